@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::addresses::leases::MakerToken;
 use super::application::ApplicationKey;
+use super::catalog::publish::Finished;
 use super::home::{Home, Use};
 use super::inner::StoreInner;
-use super::leases::MakerToken;
-use super::publish::Finished;
 use crate::at_fork;
 use crate::catalog::Lease;
 use crate::error::Result;

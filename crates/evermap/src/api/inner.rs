@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::application::ApplicationKey;
-use super::mapped_commit::MappedCommit;
-use super::open_session::OpenSession;
 use super::options::Options;
+use super::session::open::OpenSession;
 use super::share::{ShareOptions, SharedCore};
+use super::snapshot::mapped::MappedCommit;
 use super::store_files::{HoldsObjects, Located, OpenEntry, StoreFiles, lock};
 use crate::at_fork;
 use crate::catalog::Lease;

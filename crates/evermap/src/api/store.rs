@@ -8,14 +8,15 @@ use tracing::debug;
 
 use super::application::ApplicationKey;
 use super::batch::Batch;
+use super::catalog::creation::{NewCatalog, write_catalog};
 use super::guest::info as guest_info;
 use super::home::{Home, Use};
 use super::info::ObjectInfo;
-use super::new_catalog::{NewCatalog, write_catalog};
 use super::options::Options;
-use super::raw::{RawSession, RawSnapshot};
 use super::session::Session;
+use super::session::raw::RawSession;
 use super::snapshot::Snapshot;
+use super::snapshot::raw::RawSnapshot;
 use crate::catalog::Catalog;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result, STORE_THERE};

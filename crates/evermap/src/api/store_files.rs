@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::{debug, warn};
 
+use super::addresses::leases::{LeaseTable, SharedLeases};
 use super::application::ApplicationKey;
-use super::catalog_access::{CatalogAccess, CatalogWatch};
-use super::leases::{LeaseTable, SharedLeases};
+use super::catalog::access::{CatalogAccess, CatalogWatch};
 use super::options::Options;
 use crate::address::AddressSpace;
 use crate::at_fork;

@@ -13,11 +13,11 @@ mod snapshot;
 
 use std::sync::Arc;
 
-use super::batch::Batch;
-use super::home::Use;
-use super::inner::StoreInner;
-use super::options::Verify;
-use super::store::Store;
+use crate::api::batch::Batch;
+use crate::api::home::Use;
+use crate::api::inner::StoreInner;
+use crate::api::options::Verify;
+use crate::api::store::Store;
 use crate::commit::WriteOptions;
 use crate::error::Result;
 use crate::format::CHUNK_BYTES;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::memory::GuestMemory;
 use super::snapshot::{GuestReading, GuestSnapshot, check_window, read_guest_of};
 use crate::api::application::ApplicationKey;
-use crate::api::catalog_access::{CatalogVersion, CatalogWatch};
+use crate::api::catalog::access::{CatalogVersion, CatalogWatch};
 use crate::api::home::Use;
 use crate::api::inner::StoreInner;
 use crate::api::options::Verify;

@@ -30,7 +30,7 @@ use super::facts::{Facts, PublishedFacts};
 use super::held::{self, Held, Released};
 use super::lock::{Refused, SlotLock};
 use super::options::{Reads, ShareOptions};
-use crate::api::open_session::OpenSession;
+use crate::api::session::open::OpenSession;
 use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;

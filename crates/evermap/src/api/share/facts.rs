@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
-use crate::api::open_session::OpenSession;
+use crate::api::session::open::OpenSession;
 use crate::at_fork;
 
 #[derive(Debug)]

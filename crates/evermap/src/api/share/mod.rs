@@ -33,12 +33,12 @@ use self::core::Turn;
 pub use options::{Reads, ShareOptions};
 pub use raw::RawShared;
 
-use super::info::ObjectInfo;
-use super::open_session::OpenSession;
-use super::snapshot::{check_root, root_as};
-use super::store::Store;
 use crate::alloc::Heap;
 use crate::api::home::Use;
+use crate::api::info::ObjectInfo;
+use crate::api::session::open::OpenSession;
+use crate::api::snapshot::root::{check_root, root_as};
+use crate::api::store::Store;
 use crate::error::Result;
 use crate::persist::{Mut, Persist};
 

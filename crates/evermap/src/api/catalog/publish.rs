@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
-use super::inner::{Current, OpenObject, StoreInner};
+use crate::api::inner::{Current, OpenObject, StoreInner};
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
@@ -22,13 +22,13 @@ use crate::storage::{File, LockKind, OpenMode};
 
 /// An object that is complete and durable, and not yet in the catalog.
 #[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) name: String,
-    pub(super) uuid: [u8; 16],
-    pub(super) created_ns: u64,
-    pub(super) leases: Vec<Lease>,
+pub(in crate::api) struct Finished {
+    pub(in crate::api) name: String,
+    pub(in crate::api) uuid: [u8; 16],
+    pub(in crate::api) created_ns: u64,
+    pub(in crate::api) leases: Vec<Lease>,
     /// If true, replaces an existing object of this name.
-    pub(super) replace: bool,
+    pub(in crate::api) replace: bool,
 }
 
 /// An object whose files will be deleted, and the lock that excludes writers until then.
@@ -39,7 +39,11 @@ impl StoreInner {
     ///
     /// `made` are the files, which the creator holds locked. They are unlocked within the catalog
     /// change, so that a process that finds an object there can write or replace it.
-    pub(super) fn publish(&self, finished: &[Finished], made: Vec<Arc<dyn File>>) -> Result<()> {
+    pub(in crate::api) fn publish(
+        &self,
+        finished: &[Finished],
+        made: Vec<Arc<dyn File>>,
+    ) -> Result<()> {
         let mut made = Some(made);
         let names = || finished.iter().filter(|o| o.replace).map(|o| &*o.name);
         let replaced = self.change_locked(names, |mut catalog, locked| {
@@ -79,7 +83,7 @@ impl StoreInner {
     }
 
     /// Takes an object out of the catalog and removes its files.
-    pub(super) fn remove(&self, name: &str) -> Result<()> {
+    pub(in crate::api) fn remove(&self, name: &str) -> Result<()> {
         catalog::check_name(name)?;
         let names = || std::iter::once(name);
         let (uuid, _lock) = self.change_locked(names, |mut catalog, locked| {
@@ -102,7 +106,7 @@ impl StoreInner {
     }
 
     /// Renames an object in the catalog and, unless the object is in use, in its own superblock.
-    pub(super) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
+    pub(in crate::api) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
         catalog::check_name(from)?;
         catalog::check_name(to)?;
         let uuid = self.catalog()?.change(|catalog| {
@@ -211,7 +215,7 @@ impl StoreInner {
         }
     }
 
-    pub(super) fn remove_files(&self, uuid: [u8; 16]) {
+    pub(in crate::api) fn remove_files(&self, uuid: [u8; 16]) {
         let path = self.path_in(OBJECTS, uuid);
         for path in [path.with_extension("log"), self.path_in(BUILDING, uuid), path] {
             match self.storage.remove(&path) {
@@ -228,7 +232,7 @@ impl StoreInner {
     }
 
     /// Fails early if a new object's name is invalid or taken.
-    pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
+    pub(in crate::api) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
         let taken = self.catalog()?.read(|catalog, _| catalog.find(name).is_some())?;
         if taken && !replace { Err(self.exists(name)) } else { Ok(()) }

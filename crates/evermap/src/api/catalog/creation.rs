@@ -5,9 +5,9 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arenas::{ArenaPurpose, record_arenas, take_arena};
-use super::options::Options;
 use crate::address::{AddressSpace, random_uuid};
+use crate::api::addresses::arenas::{ArenaPurpose, record_arenas, take_arena};
+use crate::api::options::Options;
 use crate::catalog::{self, Arena, Catalog, CatalogInit, Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;

@@ -8,12 +8,12 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::application::ApplicationKey;
-use super::info::ObjectInfo;
-use super::inner::StoreInner;
-use super::mapped_commit::MappedCommit;
-use super::open_session::OpenSession;
+use super::open::OpenSession;
+use crate::address::AccessKey;
 use crate::alloc::Heap;
+use crate::api::application::ApplicationKey;
+use crate::api::info::ObjectInfo;
+use crate::api::inner::StoreInner;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
@@ -33,7 +33,7 @@ pub struct RawRoot {
 }
 
 impl RawRoot {
-    fn of(superblock: &Superblock) -> RawRoot {
+    pub(in crate::api) fn of(superblock: &Superblock) -> RawRoot {
         RawRoot {
             address: std::ptr::with_exposed_provenance_mut(superblock.root_address as usize),
             bytes: superblock.root_bytes,
@@ -71,7 +71,7 @@ pub struct RawSession {
 }
 
 impl RawSession {
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
@@ -83,8 +83,17 @@ impl RawSession {
     }
 
     /// Returns the part that both kinds of session share.
-    pub(super) fn open_session(&mut self) -> &mut OpenSession {
+    pub(in crate::api) fn open_session(&mut self) -> &mut OpenSession {
         &mut self.open
+    }
+
+    /// Like [`Session::set_protection_key`](crate::Session::set_protection_key).
+    /// [`set_root`](RawSession::set_root) needs the rights as well, because it reads the block.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::set_protection_key`](crate::Session::set_protection_key).
+    pub fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
+        self.open.set_protection_key(key)
     }
 
     /// Returns the object's name when it was opened.
@@ -304,7 +313,7 @@ impl RawSession {
 }
 
 /// Returns address and size of a new root, if it is an allocated block that is large enough.
-pub(super) fn check_root(
+pub(in crate::api) fn check_root(
     heap: &Heap,
     name: &str,
     root: Option<NonNull<u8>>,
@@ -322,119 +331,5 @@ pub(super) fn check_root(
 impl std::fmt::Debug for RawSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RawSession").field("object", &self.name()).finish_non_exhaustive()
-    }
-}
-
-/// One commit of an object, open for reading, independent of the root's type. Its memory is mapped
-/// read-only at the object's addresses until the last clone is dropped. See
-/// [`Snapshot`](crate::Snapshot).
-#[derive(Clone)]
-pub struct RawSnapshot {
-    mapped: Arc<MappedCommit>,
-}
-
-impl RawSnapshot {
-    pub(super) fn open(
-        inner: &Arc<StoreInner>,
-        name: &str,
-        application: Option<ApplicationKey>,
-    ) -> Result<RawSnapshot> {
-        let mapped = inner.read_object_for(name, application)?;
-        if !inner.options.other_builds {
-            mapped.check_code()?;
-        }
-        Ok(RawSnapshot { mapped })
-    }
-
-    /// Returns the mapping.
-    pub(super) fn mapped(&self) -> &MappedCommit {
-        &self.mapped
-    }
-
-    /// Returns the object's name when it was opened.
-    pub fn name(&self) -> &str {
-        self.mapped.name()
-    }
-
-    /// Returns the root.
-    pub fn root(&self) -> RawRoot {
-        RawRoot::of(self.mapped.superblock())
-    }
-
-    /// Returns the address ranges of the object: base and bytes of each.
-    pub fn regions(&self) -> Vec<(u64, u64)> {
-        self.mapped.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
-    }
-
-    /// Overwrites bytes at `address` for this process only, until the mapping that its snapshots
-    /// share ends. For data that must differ between processes, such as addresses of their code.
-    /// The pages become private copies.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    ///
-    /// # Panics
-    /// If the bytes do not lie in the object's data. Check with [`contains`](Self::contains) first.
-    ///
-    /// # Safety
-    /// No reference to these bytes exists, and no thread reads them during the call.
-    pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
-        assert!(self.contains(address, bytes.len()), "the patch must lie in the object's data");
-        // SAFETY: the caller's promise.
-        unsafe { self.mapped.patch(address as u64, bytes) }
-    }
-
-    /// Compares the page that holds the root with its checksum. Call it before following pointers
-    /// in the root. See [`Snapshot::verify_bytes`](crate::Snapshot::verify_bytes).
-    ///
-    /// # Errors
-    /// `Damaged`.
-    pub fn verify_root(&self) -> Result<bool> {
-        self.mapped.verify_root()
-    }
-
-    /// Returns true if `length` bytes from `address` lie in the object's data.
-    pub fn contains(&self, address: usize, length: usize) -> bool {
-        self.mapped.superblock().regions().iter().any(|region| {
-            let (first, end) = (region.base + region.meta_length, region.base + region.length);
-            let last = (address as u64).checked_add(length as u64);
-            address as u64 >= first && last.is_some_and(|last| last <= end)
-        })
-    }
-
-    /// Returns true if this is the newest commit. Costs some small reads.
-    ///
-    /// # Errors
-    /// When the files cannot be read.
-    pub fn is_current(&self) -> Result<bool> {
-        self.mapped.is_current()
-    }
-
-    /// Returns true if every page was compared with its checksum. See
-    /// [`Snapshot::verified`](crate::Snapshot::verified).
-    ///
-    /// # Errors
-    /// `Damaged`, with the first bad page.
-    pub fn verified(&self) -> Result<bool> {
-        self.mapped.verified()
-    }
-
-    /// Returns the number of this commit.
-    pub fn sequence(&self) -> u64 {
-        self.mapped.superblock().commit_sequence
-    }
-
-    /// Returns information about the object.
-    ///
-    /// # Errors
-    /// When the file's length cannot be read.
-    pub fn info(&self) -> Result<ObjectInfo> {
-        self.mapped.info()
-    }
-}
-
-impl std::fmt::Debug for RawSnapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RawSnapshot").field("object", &self.name()).finish_non_exhaustive()
     }
 }

@@ -34,7 +34,7 @@ const REPLACEMENT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Lock file of one open store, and the ranges that this process holds.
 #[derive(Debug)]
-pub(super) struct LeaseTable {
+pub(in crate::api) struct LeaseTable {
     file: Arc<dyn File>,
     /// Ranges that this process has locked, by base. A process does not conflict with its own
     /// locks, so it has to record them.
@@ -58,7 +58,7 @@ impl HeldRange {
 
 /// Shared locks on the ranges of an open object. Dropping it releases them.
 #[derive(Debug)]
-pub(super) struct SharedLeases {
+pub(in crate::api) struct SharedLeases {
     lease_table: Arc<LeaseTable>,
     leases: Vec<Lease>,
 }
@@ -66,19 +66,19 @@ pub(super) struct SharedLeases {
 /// First bytes of the ids of the objects that a batch or an import makes. While it exists, it holds
 /// the byte of the lock file at this offset locked, so that no process sweeps the unfinished files.
 #[derive(Debug)]
-pub(super) struct MakerToken {
+pub(in crate::api) struct MakerToken {
     lease_table: Arc<LeaseTable>,
     token: u64,
 }
 
 impl SharedLeases {
     /// Returns the ranges.
-    pub(super) fn all(&self) -> &[Lease] {
+    pub(in crate::api) fn all(&self) -> &[Lease] {
         &self.leases
     }
 
     /// Shares the ranges of `wanted` that are not held yet. Returns false if all of them were.
-    pub(super) fn add(&mut self, wanted: &[Lease]) -> Result<bool> {
+    pub(in crate::api) fn add(&mut self, wanted: &[Lease]) -> Result<bool> {
         let missing: Vec<Lease> =
             wanted.iter().filter(|lease| !self.leases.contains(lease)).copied().collect();
         for lease in &missing {
@@ -89,7 +89,7 @@ impl SharedLeases {
     }
 
     /// Adds ranges that this process took for the object and has already made shared.
-    pub(super) fn adopt(&mut self, taken: Vec<Lease>) {
+    pub(in crate::api) fn adopt(&mut self, taken: Vec<Lease>) {
         self.leases.extend(taken);
     }
 }
@@ -101,7 +101,7 @@ impl Drop for SharedLeases {
 }
 
 impl LeaseTable {
-    pub(super) fn new(file: Arc<dyn File>) -> LeaseTable {
+    pub(in crate::api) fn new(file: Arc<dyn File>) -> LeaseTable {
         LeaseTable { file, held: Mutex::default(), tokens: Mutex::default() }
     }
 
@@ -113,7 +113,7 @@ impl LeaseTable {
     ///
     /// The caller holds the catalog locked, at least for reading, so no process can record
     /// addresses between reading the catalog and locking the range.
-    pub(super) fn take_above(&self, arenas: &[Arena], bytes: u64) -> Result<Option<u64>> {
+    pub(in crate::api) fn take_above(&self, arenas: &[Arena], bytes: u64) -> Result<Option<u64>> {
         let mut held = self.held();
         for arena in arenas {
             let end = arena.base + arena.length;
@@ -130,7 +130,7 @@ impl LeaseTable {
 
     /// Takes `bytes` addresses from a gap between the ranges `used`, which are sorted. Removed
     /// objects leave such gaps. The caller holds the catalog locked.
-    pub(super) fn take_gap(
+    pub(in crate::api) fn take_gap(
         &self,
         arenas: &[Arena],
         used: &[Lease],
@@ -153,7 +153,7 @@ impl LeaseTable {
 
     /// Takes exactly these addresses. Returns false if this or another process has some of them.
     /// The caller holds the catalog locked and has checked that it assigns them to no object.
-    pub(super) fn take_exactly(&self, lease: &Lease) -> Result<bool> {
+    pub(in crate::api) fn take_exactly(&self, lease: &Lease) -> Result<bool> {
         let mut held = self.held();
         let end = lease.base + lease.bytes;
         let before = held.range(..end).next_back().map(|(base, h)| base + h.bytes);
@@ -194,7 +194,7 @@ impl LeaseTable {
 
     /// Shares an object's ranges. The caller holds the catalog locked and has found the ranges
     /// there, or checks afterwards that they still belong to the object.
-    pub(super) fn share(self: &Arc<Self>, leases: &[Lease]) -> Result<SharedLeases> {
+    pub(in crate::api) fn share(self: &Arc<Self>, leases: &[Lease]) -> Result<SharedLeases> {
         let mut shared = SharedLeases { lease_table: Arc::clone(self), leases: Vec::new() };
         shared.add(leases)?;
         Ok(shared)
@@ -222,7 +222,7 @@ impl LeaseTable {
 
     /// Downgrades ranges that this process took to shared locks. The caller does this within the
     /// catalog change that records them, so that any process that finds them there can share them.
-    pub(super) fn make_shared(&self, taken: &[Lease]) -> Result<()> {
+    pub(in crate::api) fn make_shared(&self, taken: &[Lease]) -> Result<()> {
         for lease in taken {
             // The kernel changes the lock in place, so no other process can take it in between.
             self.file.try_lock(LockKind::Shared, lease.base, lease.bytes)?;
@@ -231,7 +231,7 @@ impl LeaseTable {
     }
 
     /// Releases ranges.
-    pub(super) fn release(&self, leases: &[Lease]) {
+    pub(in crate::api) fn release(&self, leases: &[Lease]) {
         // In a forked child the locks belong to the parent, and the list may be locked forever.
         if at_fork::is_child() {
             return;
@@ -249,7 +249,7 @@ impl LeaseTable {
     }
 
     /// Locks a random token until the returned value is dropped.
-    pub(super) fn lock_token(self: &Arc<Self>) -> Result<MakerToken> {
+    pub(in crate::api) fn lock_token(self: &Arc<Self>) -> Result<MakerToken> {
         loop {
             let token = token_of(random_uuid()?);
             // Locks of this process do not conflict with each other.
@@ -264,7 +264,7 @@ impl LeaseTable {
     }
 
     /// Returns true if this or another process holds this token.
-    pub(super) fn token_is_locked(&self, token: u64) -> Result<bool> {
+    pub(in crate::api) fn token_is_locked(&self, token: u64) -> Result<bool> {
         Ok(self.tokens().contains(&token) || self.file.lock_holder(token, 1)?.is_some())
     }
 
@@ -275,7 +275,7 @@ impl LeaseTable {
 
 impl MakerToken {
     /// Returns an id for a new object: the token, then random bits.
-    pub(super) fn new_uuid(&self) -> Result<[u8; 16]> {
+    pub(in crate::api) fn new_uuid(&self) -> Result<[u8; 16]> {
         let mut uuid = random_uuid()?;
         uuid[..TOKEN_BYTES].copy_from_slice(&self.token.to_be_bytes()[8 - TOKEN_BYTES..]);
         Ok(uuid)

@@ -15,18 +15,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// The first line.
-pub(super) const HEADER: &str = "evermap arenas 1\n";
+pub(in crate::api) const HEADER: &str = "evermap arenas 1\n";
 
 /// Kind of file, according to its first line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heading {
+pub(in crate::api) enum Heading {
     Known,
     /// Empty or all zeros: never written, or lost in a power failure.
     Unwritten,
     Foreign,
 }
 
-pub(super) fn heading_of(head: &[u8]) -> Heading {
+pub(in crate::api) fn heading_of(head: &[u8]) -> Heading {
     if head == HEADER.as_bytes() {
         Heading::Known
     } else if head.iter().all(|byte| *byte == 0) {
@@ -38,15 +38,15 @@ pub(super) fn heading_of(head: &[u8]) -> Heading {
 
 /// An arena of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) base: u64,
-    pub(super) length: u64,
+pub(in crate::api) struct Entry {
+    pub(in crate::api) base: u64,
+    pub(in crate::api) length: u64,
     /// Absolute.
-    pub(super) store: PathBuf,
+    pub(in crate::api) store: PathBuf,
 }
 
 impl Entry {
-    pub(super) fn line(&self) -> String {
+    pub(in crate::api) fn line(&self) -> String {
         let mut line = format!("{:#x} {:#x} ", self.base, self.length);
         for &byte in self.store.as_os_str().as_bytes() {
             match byte {
@@ -75,7 +75,7 @@ impl Entry {
 }
 
 /// Parses the valid lines.
-pub(super) fn parse_entries(text: &[u8]) -> Vec<Entry> {
+pub(in crate::api) fn parse_entries(text: &[u8]) -> Vec<Entry> {
     text.split(|byte| *byte == b'\n').filter_map(Entry::parse).collect()
 }
 

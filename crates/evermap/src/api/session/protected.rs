@@ -9,11 +9,11 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::info::ObjectInfo;
+use super::Session;
 use super::raw::{RawRoot, RawSession};
-use super::session::Session;
 use crate::address::prepare_keys;
 use crate::alloc::Heap;
+use crate::api::info::ObjectInfo;
 use crate::error::Result;
 use crate::object::{ActiveProtection, ForeignPointer, ObjectMap, Opened, Protection, Protector};
 use crate::persist::{Mut, Persist};

@@ -6,8 +6,8 @@
 
 use tracing::{debug, warn};
 
-use super::inner::StoreInner;
-use super::store_files::lock;
+use crate::api::inner::StoreInner;
+use crate::api::store_files::lock;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::layout::{BUILDING, OBJECTS, parse_uuid, token_of};
@@ -16,7 +16,7 @@ use crate::persist::Mut;
 impl StoreInner {
     /// Finishes what killed processes left unfinished, once per process. After a failure, the next
     /// process tries again.
-    pub(super) fn sweep(&self) {
+    pub(in crate::api) fn sweep(&self) {
         if std::mem::replace(&mut *lock(&self.swept), true) {
             return;
         }
@@ -57,7 +57,7 @@ impl StoreInner {
     }
 
     /// Deletes the files of removed objects durably, and then clears the list of them.
-    pub(super) fn finish_removals(&self, mut catalog: Mut<'_, Catalog>) -> Result<()> {
+    pub(in crate::api) fn finish_removals(&self, mut catalog: Mut<'_, Catalog>) -> Result<()> {
         for uuid in catalog.doomed.iter() {
             self.remove_files(*uuid);
         }

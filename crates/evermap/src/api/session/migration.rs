@@ -8,12 +8,12 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Store;
-use super::home::Use;
-use super::open_session::OpenSession;
-use super::session::Session;
-use super::snapshot::{check_root, root_as, schema_mismatch};
+use super::Session;
+use super::open::OpenSession;
 use crate::alloc::Heap;
+use crate::api::home::Use;
+use crate::api::snapshot::root::{check_root, root_as, schema_mismatch};
+use crate::api::store::Store;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::Superblock;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use super::info::ObjectInfo;
-use super::leases::SharedLeases;
-use super::options::Verify;
-use super::store_files::{Located, OpenEntry};
 use crate::address::AccessKey;
 use crate::alloc::Heap;
+use crate::api::addresses::leases::SharedLeases;
+use crate::api::info::ObjectInfo;
+use crate::api::options::Verify;
+use crate::api::store_files::{Located, OpenEntry};
 use crate::at_fork;
 use crate::catalog::{self, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
@@ -25,7 +25,7 @@ use crate::object::{
 };
 
 /// An object open for writing. Dropping it discards uncommitted changes.
-pub(super) struct OpenSession {
+pub(in crate::api) struct OpenSession {
     verification: Option<BackgroundVerification>,
     /// All pages were verified when the object was opened.
     verified: bool,
@@ -42,7 +42,7 @@ pub(super) struct OpenSession {
 
 impl OpenSession {
     /// Opens an object that is marked as open for writing.
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         entry: OpenEntry,
         environment: &Environment,
         name: &str,
@@ -75,25 +75,28 @@ impl OpenSession {
     }
 
     /// Fails if no commit is possible any more, or none by this process.
-    pub(super) fn check_usable(&self) -> Result<()> {
+    pub(in crate::api) fn check_usable(&self) -> Result<()> {
         self.writer().check_usable()
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::api) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn heap(&self) -> &Heap {
+    pub(in crate::api) fn heap(&self) -> &Heap {
         self.writer().heap()
     }
 
-    pub(super) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
+    pub(in crate::api) fn protect(
+        &mut self,
+        protection: Protection,
+    ) -> Result<Option<Arc<Protector>>> {
         self.writer_mut().protect(protection)
     }
 
     /// Prepares a raw session: refuses code of another build, and makes commits search for pointers
     /// out of the object.
-    pub(super) fn search_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
+    pub(in crate::api) fn search_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
         if !self.entry.files().options.other_builds {
             let code = self.writer().code()?;
             code.map_or(Ok(()), |code| code.check(&self.name))?;
@@ -102,37 +105,37 @@ impl OpenSession {
         self.writer_mut().search_for_foreign(options.foreign_pointers, space)
     }
 
-    pub(super) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
+    pub(in crate::api) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
         self.writer_mut().foreign_pointers()
     }
 
-    pub(super) fn expect_foreign(&mut self, address: u64, bytes: u64) {
+    pub(in crate::api) fn expect_foreign(&mut self, address: u64, bytes: u64) {
         if let Some(foreign) = self.writer_mut().foreign() {
             foreign.expect(address, bytes);
         }
     }
 
-    pub(super) fn register_code(&mut self, register: bool) -> Result<()> {
+    pub(in crate::api) fn register_code(&mut self, register: bool) -> Result<()> {
         // This changes page 0 in memory, so the next commit finds it.
         self.writer_mut().register_code(register)
     }
 
-    pub(super) fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
+    pub(in crate::api) fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
         self.writer_mut().set_protection_key(key)
     }
 
-    pub(super) fn superblock(&self) -> &Superblock {
+    pub(in crate::api) fn superblock(&self) -> &Superblock {
         self.writer().superblock()
     }
 
     /// Returns the superblock for changes. The next commit writes them, even if nothing else
     /// changed.
-    pub(super) fn superblock_mut(&mut self) -> &mut Superblock {
+    pub(in crate::api) fn superblock_mut(&mut self) -> &mut Superblock {
         self.head_changed = true;
         self.writer_mut().superblock_mut()
     }
 
-    pub(super) fn commit(&mut self) -> Result<bool> {
+    pub(in crate::api) fn commit(&mut self) -> Result<bool> {
         self.verified()?;
         let new: Vec<Lease> =
             self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
@@ -164,24 +167,24 @@ impl OpenSession {
     }
 
     /// Returns true if there are uncommitted changes. See [`Writer::has_changes`].
-    pub(super) fn has_changes(&mut self) -> Result<bool> {
+    pub(in crate::api) fn has_changes(&mut self) -> Result<bool> {
         Ok(self.head_changed || self.writer_mut().has_changes()?)
     }
 
-    pub(super) fn rollback(&mut self) -> Result<()> {
+    pub(in crate::api) fn rollback(&mut self) -> Result<()> {
         self.head_changed = false;
         self.writer_mut().rollback()
     }
 
-    pub(super) fn sync(&mut self) -> Result<()> {
+    pub(in crate::api) fn sync(&mut self) -> Result<()> {
         self.writer_mut().sync()
     }
 
-    pub(super) fn checkpoint(&mut self) -> Result<bool> {
+    pub(in crate::api) fn checkpoint(&mut self) -> Result<bool> {
         self.writer_mut().checkpoint()
     }
 
-    pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
+    pub(in crate::api) fn reserve(&mut self, bytes: u64) -> Result<()> {
         let protector = self.writer().protector();
         let open = protector.as_deref().map(Protector::open_for_library).transpose()?;
         self.writer().make_room(bytes)?;
@@ -192,39 +195,39 @@ impl OpenSession {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, bytes_max: u64) -> Result<u64> {
+    pub(in crate::api) fn release(&mut self, bytes_max: u64) -> Result<u64> {
         self.commit()?;
         self.writer_mut().release(bytes_max)
     }
 
-    pub(super) fn shrink(&mut self) -> Result<u64> {
+    pub(in crate::api) fn shrink(&mut self) -> Result<u64> {
         // New regions have to be in the catalog before the object has them.
         self.commit()?;
         self.writer_mut().shrink()
     }
 
     /// Tells a forked child whether it has the session's memory.
-    pub(super) fn memory_in_child(&self) -> MemoryInChild {
+    pub(in crate::api) fn memory_in_child(&self) -> MemoryInChild {
         self.writer().memory_in_child()
     }
 
-    pub(super) fn verified(&self) -> Result<bool> {
+    pub(in crate::api) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
     }
 
-    pub(super) fn map(&mut self) -> Result<ObjectMap> {
+    pub(in crate::api) fn map(&mut self) -> Result<ObjectMap> {
         self.writer_mut().map()
     }
 
-    pub(super) fn sequence(&self) -> u64 {
+    pub(in crate::api) fn sequence(&self) -> u64 {
         self.writer().sequence()
     }
 
-    pub(super) fn regions(&self) -> Vec<(u64, u64)> {
+    pub(in crate::api) fn regions(&self) -> Vec<(u64, u64)> {
         self.writer().regions()
     }
 
-    pub(super) fn info(&self) -> Result<ObjectInfo> {
+    pub(in crate::api) fn info(&self) -> Result<ObjectInfo> {
         ObjectInfo::of_writer(&self.name, self.writer())
     }
 
@@ -239,7 +242,7 @@ impl OpenSession {
 
     /// Ends the session. Does nothing if it has ended already. Dropping the session also ends it,
     /// but cannot return errors.
-    pub(super) fn end(&mut self) -> Result<()> {
+    pub(in crate::api) fn end(&mut self) -> Result<()> {
         if self.writer.is_some() && matches!(self.has_changes(), Ok(true)) {
             warn!(
                 object = self.name,

@@ -1,16 +1,28 @@
-//! Typed sessions: an object open for writing whose root is a Rust type. The borrow checker keeps
-//! references into the object from outliving a commit.
+//! Objects open for writing. This file has typed sessions: the root is a Rust type, and the borrow
+//! checker keeps references into the object from outliving a commit.
+
+mod migration;
+pub(super) mod open;
+mod protected;
+pub(super) mod raw;
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::application::ApplicationKey;
-use super::info::ObjectInfo;
-use super::inner::StoreInner;
-use super::open_session::OpenSession;
-use super::snapshot::{check_root, root_as};
+pub use migration::Migrations;
+use open::OpenSession;
+pub use protected::{
+    ProtectedRawSession, ProtectedSession, RawWriteScope, WritePass, WritePermit, WriteScope,
+};
+pub use raw::{RawRoot, RawSession};
+
+use crate::address::AccessKey;
 use crate::alloc::Heap;
+use crate::api::application::ApplicationKey;
+use crate::api::info::ObjectInfo;
+use crate::api::inner::StoreInner;
+use crate::api::snapshot::root::{check_root, root_as};
 use crate::commit::WriteOptions;
 use crate::error::Result;
 use crate::layout::OBJECTS;
@@ -60,7 +72,7 @@ unsafe impl<T: Send> Send for Session<T> {}
 unsafe impl<T: Sync> Sync for Session<T> {}
 
 impl<T: Persist> Session<T> {
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
@@ -81,18 +93,37 @@ impl<T: Persist> Session<T> {
     }
 
     /// Wraps an open object whose root is a `T`.
-    pub(super) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
+    pub(in crate::api) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
         Session { open, root }
     }
 
-    /// Returns the part that both kinds of session share, for reading.
-    pub(super) fn session(&self) -> &OpenSession {
-        &self.open
+    /// Returns the part that both kinds of session share.
+    pub(in crate::api) fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
     }
 
-    /// Returns the part that both kinds of session share.
-    pub(super) fn open_session(&mut self) -> &mut OpenSession {
-        &mut self.open
+    /// Puts the whole object under a key until the session ends, including memory that it gains
+    /// later. From now on only threads with the key's rights may access it. The library's own work
+    /// (commit, rollback, close, inspection) needs no rights. The program's use of the root and the
+    /// heap does.
+    ///
+    /// If the session is also to be [protected](Session::protect), set the key first. A write scope
+    /// then opens pages, and grants no rights to the key.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the object has a key already.
+    pub fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
+        self.open.set_protection_key(key)
+    }
+
+    /// Returns the object's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.open.name()
+    }
+
+    /// Like [`RawSession::regions`](crate::RawSession::regions).
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.open.regions()
     }
 
     /// Returns the root for editing.

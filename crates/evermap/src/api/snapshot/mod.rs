@@ -1,21 +1,25 @@
 //! Typed snapshots: one commit of an object, mapped read-only. The snapshots of one commit in a
 //! process share one mapping, which ends with the last of them.
 
+pub(super) mod mapped;
+pub(super) mod raw;
+pub(super) mod root;
+
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::application::ApplicationKey;
-use super::info::ObjectInfo;
-use super::inner::StoreInner;
-use super::mapped_commit::MappedCommit;
-use super::store_files::StoreFiles;
-use crate::error::{Error, Result};
-use crate::format::Superblock;
-use crate::persist::{Bounds, Persist, type_description, type_id};
-use crate::schema_difference::SchemaDifference;
+use mapped::MappedCommit;
+pub use raw::RawSnapshot;
+use root::{check_root, root_as};
+
+use crate::address::AccessKey;
+use crate::api::application::ApplicationKey;
+use crate::api::info::ObjectInfo;
+use crate::api::inner::StoreInner;
+use crate::error::Result;
+use crate::persist::Persist;
 
 /// One commit of an object, open for reading. Dereferences to the root.
 ///
@@ -45,7 +49,7 @@ unsafe impl<T: Sync> Send for Snapshot<T> {}
 unsafe impl<T: Sync> Sync for Snapshot<T> {}
 
 impl<T: Persist> Snapshot<T> {
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
@@ -58,9 +62,24 @@ impl<T: Persist> Snapshot<T> {
         Ok(Snapshot { mapped, inner: Arc::clone(inner), root, root_type: PhantomData })
     }
 
-    /// Returns the mapping.
-    pub(super) fn mapped(&self) -> &MappedCommit {
-        &self.mapped
+    /// Puts the mapped commit under a key until the last of its snapshots in this process is
+    /// dropped. From now on only threads with the key's rights may read it, also through
+    /// [`info`](Snapshot::info).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the mapping has a key already.
+    pub fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
+        self.mapped.set_protection_key(key)
+    }
+
+    /// Returns the object's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.mapped.name()
+    }
+
+    /// Like [`RawSnapshot::regions`](crate::RawSnapshot::regions).
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.mapped.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 
     /// Returns information about the object.
@@ -188,71 +207,5 @@ impl<T> Deref for Snapshot<T> {
 impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
-    }
-}
-
-/// Returns the error for an object whose root is not a `T`.
-pub(super) fn schema_mismatch<T: Persist>(
-    files: &StoreFiles,
-    name: &str,
-    superblock: &Superblock,
-) -> Error {
-    let (stored, expected) = (superblock.schema(), type_description::<T>());
-    Error::SchemaMismatch {
-        store: files.directory.clone(),
-        object: name.to_string(),
-        difference: Box::new(SchemaDifference::between(&stored, expected)),
-        stored,
-        expected: expected.to_string(),
-    }
-}
-
-/// Returns the root after comparing its type.
-pub(super) fn root_as<T: Persist>(
-    files: &StoreFiles,
-    name: &str,
-    superblock: &Superblock,
-) -> Result<NonNull<T>> {
-    if superblock.root_type_id != type_id::<T>().0 {
-        return Err(schema_mismatch::<T>(files, name, superblock));
-    }
-    let address = superblock.root_address;
-    let fits = superblock.root_bytes >= size_of::<T>() as u64
-        && address.is_multiple_of(align_of::<T>() as u64);
-    match NonNull::new(address as *mut T) {
-        Some(root) if fits => Ok(root),
-        _ => Err(Error::Damaged {
-            path: files.directory.join(name),
-            what: "the root",
-            found: format!("{address:#x} and {} bytes", superblock.root_bytes),
-            expected: format!("{} bytes aligned to {}", size_of::<T>(), align_of::<T>()),
-        }),
-    }
-}
-
-/// Refuses a root whose pointers lead out of its object.
-///
-/// # Safety
-/// The regions of the superblock are mapped for reading, and `root` was returned by [`root_as`].
-pub(super) unsafe fn check_root<T: Persist>(
-    root: NonNull<T>,
-    superblock: &Superblock,
-    path: &Path,
-) -> Result<()> {
-    let data: Vec<(u64, u64)> = superblock
-        .regions()
-        .iter()
-        .map(|region| (region.base + region.meta_length, region.base + region.length))
-        .collect();
-    // SAFETY: a superblock whose root lies outside its regions is refused when it is read, and the
-    // regions are mapped. `root_as` compared the root's bytes and alignment with those of `T`.
-    match unsafe { T::is_bounded(root, &Bounds::of(&data)) } {
-        true => Ok(()),
-        false => Err(Error::Damaged {
-            path: path.to_path_buf(),
-            what: "a pointer or a length in the root",
-            found: "one that leads out of the object".to_string(),
-            expected: "pointers into the object's data".to_string(),
-        }),
     }
 }

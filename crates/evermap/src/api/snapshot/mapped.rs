@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::info::ObjectInfo;
-use super::leases::SharedLeases;
-use super::options::Verify;
-use super::store_files::{HoldsObjects, Located, OpenEntry};
 use crate::address::AccessKey;
+use crate::api::addresses::leases::SharedLeases;
+use crate::api::info::ObjectInfo;
+use crate::api::options::Verify;
+use crate::api::store_files::{HoldsObjects, Located, OpenEntry};
 use crate::error::Result;
 use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Code, Environment, Reader};
 
 /// A mapped commit. The mapping ends with the last snapshot.
-pub(super) struct MappedCommit {
+pub(in crate::api) struct MappedCommit {
     name: String,
     verified: bool,
     verification: Option<BackgroundVerification>,
@@ -25,7 +25,7 @@ pub(super) struct MappedCommit {
 
 impl MappedCommit {
     /// Maps an object. The caller adds it to the list of open objects.
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         store: Arc<dyn HoldsObjects>,
         environment: &Environment,
         name: &str,
@@ -50,15 +50,15 @@ impl MappedCommit {
         })
     }
 
-    pub(super) fn reader(&self) -> &Reader {
+    pub(in crate::api) fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::api) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn superblock(&self) -> &Superblock {
+    pub(in crate::api) fn superblock(&self) -> &Superblock {
         self.reader.superblock()
     }
 
@@ -66,13 +66,13 @@ impl MappedCommit {
     ///
     /// # Errors
     /// `OtherBuild`. `Damaged` if the record of builds cannot be read.
-    pub(super) fn check_code(&self) -> Result<()> {
+    pub(in crate::api) fn check_code(&self) -> Result<()> {
         let code = Code::of(self.reader.file().path(), self.superblock())?;
         code.map_or(Ok(()), |code| code.check(&self.name))
     }
 
     /// Puts the mapping under an embedder's key.
-    pub(super) fn set_protection_key(&self, key: &AccessKey) -> Result<()> {
+    pub(in crate::api) fn set_protection_key(&self, key: &AccessKey) -> Result<()> {
         self.reader.set_protection_key(key)
     }
 
@@ -80,31 +80,31 @@ impl MappedCommit {
     ///
     /// # Safety
     /// The bytes lie in the object's data, and no thread reads them during the call.
-    pub(super) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
+    pub(in crate::api) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.reader.patch(address, bytes) }
     }
 
-    pub(super) fn verified(&self) -> Result<bool> {
+    pub(in crate::api) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
     }
 
-    pub(super) fn verify_range(&self, address: u64, length: u64) -> Result<bool> {
+    pub(in crate::api) fn verify_range(&self, address: u64, length: u64) -> Result<bool> {
         self.reader.verify_range(address, length)
     }
 
-    pub(super) fn verify_root(&self) -> Result<bool> {
+    pub(in crate::api) fn verify_root(&self) -> Result<bool> {
         let superblock = self.superblock();
         self.verify_range(superblock.root_address, superblock.root_bytes)
     }
 
-    pub(super) fn is_current(&self) -> Result<bool> {
+    pub(in crate::api) fn is_current(&self) -> Result<bool> {
         let files = self.entry.files();
         let paths = files.paths(&self.name, self.entry.uuid());
         self.reader.is_current(&*files.storage, &paths.log_path)
     }
 
-    pub(super) fn info(&self) -> Result<ObjectInfo> {
+    pub(in crate::api) fn info(&self) -> Result<ObjectInfo> {
         ObjectInfo::of_reader(&self.name, &self.reader)
     }
 }

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::catalog_access::own_leases;
-use super::home::{Home, Use};
-use super::inner::StoreInner;
-use super::leases::MakerToken;
+use super::access::own_leases;
 use super::publish::Finished;
-use super::store::Store;
+use crate::api::addresses::leases::MakerToken;
+use crate::api::home::{Home, Use};
+use crate::api::inner::StoreInner;
+use crate::api::store::Store;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::layout::BUILDING;

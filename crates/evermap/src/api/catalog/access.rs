@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::leases::LeaseTable;
 use crate::address::AddressSpace;
+use crate::api::addresses::leases::LeaseTable;
 use crate::catalog::{self, Arena, Catalog, Lease};
 use crate::commit::{Log, LogPolicy, LogPosition, WriteOptions};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ use std::time::Duration;
 const CHECKPOINT_AFTER_BYTES: u64 = 32 * 1024;
 
 /// The catalog of one open store, as this process knows it.
-pub(super) struct CatalogAccess {
+pub(in crate::api) struct CatalogAccess {
     environment: Environment,
     paths: ObjectPaths,
     /// Used for locks, and to check whether the catalog changed.
@@ -45,18 +45,18 @@ pub(super) struct CatalogAccess {
     /// This process has replayed the log once.
     replayed: bool,
     /// This process changed the catalog, so it checkpoints the log at the end.
-    pub(super) changed: bool,
+    pub(in crate::api) changed: bool,
 }
 
 /// Commit of the catalog that a look-up used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CatalogVersion {
+pub(in crate::api) struct CatalogVersion {
     sequence: u64,
-    pub(super) position: LogPosition,
+    pub(in crate::api) position: LogPosition,
 }
 
 impl CatalogVersion {
-    pub(super) fn of(reader: &Reader) -> CatalogVersion {
+    pub(in crate::api) fn of(reader: &Reader) -> CatalogVersion {
         let sequence = reader.superblock().commit_sequence;
         CatalogVersion { sequence, position: reader.log_position() }
     }
@@ -64,14 +64,14 @@ impl CatalogVersion {
 
 /// Checks whether the catalog has changed, without taking or waiting for its lock.
 #[derive(Debug)]
-pub(super) struct CatalogWatch {
+pub(in crate::api) struct CatalogWatch {
     log_file: Arc<dyn File>,
 }
 
 impl CatalogWatch {
     /// Returns true if `version` is still the last commit. Every change is written to the log
     /// before it is visible elsewhere. Costs two small reads. Returns false if the reads fail.
-    pub(super) fn is_last(&self, version: CatalogVersion) -> bool {
+    pub(in crate::api) fn is_last(&self, version: CatalogVersion) -> bool {
         let CatalogVersion { sequence, position } = version;
         Log::stands_at(&*self.log_file, position, sequence).unwrap_or(false)
     }
@@ -112,7 +112,7 @@ const IDENTITY: Identity = Identity { store_uuid: None, object_uuid: None, kind:
 
 impl CatalogAccess {
     /// Opens the catalog's files; the first look-up maps it.
-    pub(super) fn open(
+    pub(in crate::api) fn open(
         storage: Arc<dyn Storage>,
         space: Arc<AddressSpace>,
         lease_table: Arc<LeaseTable>,
@@ -153,7 +153,7 @@ impl CatalogAccess {
     }
 
     /// Returns a handle that checks whether the catalog has changed.
-    pub(super) fn watch(&self) -> CatalogWatch {
+    pub(in crate::api) fn watch(&self) -> CatalogWatch {
         CatalogWatch { log_file: Arc::clone(&self.log_file) }
     }
 
@@ -161,7 +161,7 @@ impl CatalogAccess {
     ///
     /// # Errors
     /// `Damaged`, and other errors of opening a catalog.
-    pub(super) fn check_page_0(&self) -> Result<()> {
+    pub(in crate::api) fn check_page_0(&self) -> Result<()> {
         lock_byte(
             &*self.file,
             LockKind::Shared,
@@ -176,7 +176,10 @@ impl CatalogAccess {
     /// Calls `read` with the catalog as of its last commit.
     ///
     /// Costs two system calls for the lock and three small reads if nothing changed.
-    pub(super) fn read<R>(&mut self, read: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
+    pub(in crate::api) fn read<R>(
+        &mut self,
+        read: impl FnOnce(&Catalog, &Reader) -> R,
+    ) -> Result<R> {
         let file = Arc::clone(&self.file);
         let timeout = self.timeout;
         lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, timeout, &self.paths.display_name)?;
@@ -214,7 +217,7 @@ impl CatalogAccess {
     }
 
     /// Changes the catalog in one durable commit. Changes nothing if `change` fails.
-    pub(super) fn change<R>(
+    pub(in crate::api) fn change<R>(
         &mut self,
         change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
     ) -> Result<R> {
@@ -257,7 +260,7 @@ impl CatalogAccess {
     }
 
     /// Empties the log unless another process is using the catalog.
-    pub(super) fn checkpoint(&mut self) -> Result<()> {
+    pub(in crate::api) fn checkpoint(&mut self) -> Result<()> {
         self.reader = None;
         self.timeout = Duration::ZERO;
         self.write()?.checkpoint().map(drop)
@@ -312,7 +315,7 @@ fn check_type(reader: &Reader, paths: &ObjectPaths) -> Result<()> {
 }
 
 /// Returns the addresses of the catalog's own regions.
-pub(super) fn own_leases(reader: &Reader) -> Vec<Lease> {
+pub(in crate::api) fn own_leases(reader: &Reader) -> Vec<Lease> {
     let regions = reader.superblock().regions().iter();
     regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()
 }

@@ -1,9 +1,9 @@
 //! Catalog changes of a repair. Each is one commit, and checks its conditions under the catalog's
 //! lock.
 
-use super::home::Use;
-use super::inner::StoreInner;
-use super::store::Store;
+use crate::api::home::Use;
+use crate::api::inner::StoreInner;
+use crate::api::store::Store;
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::error::Result;
 use crate::layout::{BUILDING, OBJECTS};

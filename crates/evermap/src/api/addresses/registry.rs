@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use tracing::debug;
 
-use super::options::{Options, RegistryChoice};
 use super::registry_lines::{Entry, HEADER, Heading, heading_of, parse_entries};
+use crate::api::options::{Options, RegistryChoice};
 use crate::error::{Error, Result};
 use crate::layout::OBJECTS;
 use crate::object::lock_byte;
@@ -38,7 +38,7 @@ const SWEEP_EVERY: usize = 1024;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The locked registry. It does not change until this value is dropped.
-pub(super) struct ArenaRegistry {
+pub(in crate::api) struct ArenaRegistry {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     file: Option<Arc<dyn File>>,
@@ -53,7 +53,7 @@ pub(super) struct ArenaRegistry {
 
 impl ArenaRegistry {
     /// Locks and reads the registry that the options select. Returns `None` if that fails.
-    pub(super) fn lock(options: &Options) -> Option<ArenaRegistry> {
+    pub(in crate::api) fn lock(options: &Options) -> Option<ArenaRegistry> {
         let path = match &options.arena_registry {
             RegistryChoice::Without => return None,
             RegistryChoice::At(path) => path.clone(),
@@ -70,7 +70,7 @@ impl ArenaRegistry {
 
     /// Reads the user's registry without a lock. For display only: an entry that is being added may
     /// be missing.
-    pub(super) fn peek(storage: &dyn Storage) -> Vec<Entry> {
+    pub(in crate::api) fn peek(storage: &dyn Storage) -> Vec<Entry> {
         let read = || -> Option<Vec<Entry>> {
             let path = storage.state_directory()?.join("evermap/arenas");
             let file = storage.open(&path, OpenMode::Read).ok()?;
@@ -146,12 +146,12 @@ impl ArenaRegistry {
     }
 
     /// Returns base and length of every recorded arena.
-    pub(super) fn arenas(&self) -> Vec<(u64, u64)> {
+    pub(in crate::api) fn arenas(&self) -> Vec<(u64, u64)> {
         self.entries.iter().map(|entry| (entry.base, entry.length)).collect()
     }
 
     /// Removes the entries of a store, because another one is created in its directory.
-    pub(super) fn remove(&mut self, store: &Path) {
+    pub(in crate::api) fn remove(&mut self, store: &Path) {
         self.retain(|entry| entry.store != store);
     }
 
@@ -160,7 +160,7 @@ impl ArenaRegistry {
     ///
     /// Takes a microsecond per store. Done only when no other place is left, because a missing
     /// store may have been moved, or may be on a disk that will be mounted again.
-    pub(super) fn sweep(&mut self) {
+    pub(in crate::api) fn sweep(&mut self) {
         let stores: HashSet<PathBuf> = self.entries.iter().map(|e| e.store.clone()).collect();
         let gone = find_deleted(&self.storage, stores);
         self.retain(|entry| !gone.contains(&entry.store));
@@ -173,7 +173,7 @@ impl ArenaRegistry {
     }
 
     /// Records arenas of a store, and unlocks the registry.
-    pub(super) fn record(mut self, arenas: &[(u64, u64)], store: &Path) {
+    pub(in crate::api) fn record(mut self, arenas: &[(u64, u64)], store: &Path) {
         for &(base, length) in arenas {
             let entry = Entry { base, length, store: store.to_path_buf() };
             if self.entries.contains(&entry) {
@@ -278,7 +278,7 @@ fn find_deleted(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet
     std::iter::from_fn(next).collect()
 }
 
-pub(super) fn is_deleted(storage: &dyn Storage, store: &Path) -> bool {
+pub(in crate::api) fn is_deleted(storage: &dyn Storage, store: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match storage.directory_identity(&store.join(OBJECTS)) {
         Err(Error::Io { source, .. }) => matches!(source.kind(), NotFound | NotADirectory),
