@@ -101,7 +101,7 @@ pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 pub use api::guest;
 #[cfg(not(target_family = "wasm"))]
 pub use api::{
-    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options,
+    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options, Protected,
     ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawShared, RawSnapshot,
     RawWriteScope, Reads, Session, ShareOptions, Shared, SharedRead, SharedWrite, Snapshot, Store,
     Verify, WritePass, WritePermit, WriteScope,

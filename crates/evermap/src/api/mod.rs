@@ -31,8 +31,8 @@ pub use batch::Batch;
 pub use info::ObjectInfo;
 pub use options::{ARENA_BYTES_DEFAULT, Options, Verify};
 pub use session::{
-    Migrations, ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawWriteScope, Session,
-    WritePass, WritePermit, WriteScope,
+    Migrations, Protected, ProtectedRawSession, ProtectedSession, RawRoot, RawSession,
+    RawWriteScope, Session, WritePass, WritePermit, WriteScope,
 };
 pub use share::{RawShared, Reads, ShareOptions, Shared, SharedRead, SharedWrite};
 pub use snapshot::{RawSnapshot, Snapshot};

@@ -11,9 +11,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use migration::Migrations;
-use open::OpenSession;
+use open::{AnySession, OpenSession};
 pub use protected::{
-    ProtectedRawSession, ProtectedSession, RawWriteScope, WritePass, WritePermit, WriteScope,
+    Protected, ProtectedRawSession, ProtectedSession, RawWriteScope, WritePass, WritePermit,
+    WriteScope,
 };
 pub use raw::{RawRoot, RawSession};
 
@@ -95,11 +96,6 @@ impl<T: Persist> Session<T> {
     /// Wraps an open object whose root is a `T`.
     pub(in crate::api) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
         Session { open, root }
-    }
-
-    /// Returns the part that both kinds of session share.
-    pub(in crate::api) fn open_session(&mut self) -> &mut OpenSession {
-        &mut self.open
     }
 
     /// Puts the whole object under a key until the session ends, including memory that it gains
@@ -252,6 +248,16 @@ impl<T: Persist> Session<T> {
     /// Returns information about the object, including uncommitted allocations.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.open.info()
+    }
+}
+
+impl<T> AnySession for Session<T> {
+    fn as_open(&self) -> &OpenSession {
+        &self.open
+    }
+
+    fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
     }
 }
 

@@ -24,8 +24,18 @@ use crate::object::{
     Protector, Writer,
 };
 
-/// An object open for writing. Dropping it discards uncommitted changes.
-pub(in crate::api) struct OpenSession {
+/// A session, typed or raw.
+pub trait AnySession {
+    /// Returns the open object.
+    fn as_open(&self) -> &OpenSession;
+
+    /// Returns the open object for changes.
+    fn open_session(&mut self) -> &mut OpenSession;
+}
+
+/// An object open for writing. Dropping it discards uncommitted changes. Public only as a part of
+/// [`AnySession`], which users cannot name.
+pub struct OpenSession {
     verification: Option<BackgroundVerification>,
     /// All pages were verified when the object was opened.
     verified: bool,

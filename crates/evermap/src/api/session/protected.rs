@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Session;
+use super::open::AnySession;
 use super::raw::{RawRoot, RawSession};
 use crate::address::prepare_keys;
 use crate::alloc::Heap;
@@ -31,7 +32,7 @@ impl Protection {
 }
 
 impl<T: Persist> Session<T> {
-    /// Closes the object to stores, except in write scopes. [`ProtectedSession::protection`]
+    /// Closes the object to stores, except in write scopes. [`Protected::protection`]
     /// returns the protection in force.
     ///
     /// ```
@@ -52,7 +53,7 @@ impl<T: Persist> Session<T> {
     /// When the kernel refuses; the session is closed then.
     pub fn protect(mut self, protection: Protection) -> Result<ProtectedSession<T>> {
         let protector = self.open_session().protect(protection)?;
-        Ok(ProtectedSession { session: self, protector })
+        Ok(Protected { session: self, protector })
     }
 }
 
@@ -81,27 +82,26 @@ impl RawSession {
     /// When the kernel refuses; the session is closed then.
     pub fn protect(mut self, protection: Protection) -> Result<ProtectedRawSession> {
         let protector = self.open_session().protect(protection)?;
-        Ok(ProtectedRawSession { session: self, protector })
+        Ok(Protected { session: self, protector })
     }
 }
 
-/// A [`Session`] whose object is closed to stores, except in [`scope`](ProtectedSession::scope)s.
-/// Dereferences to the root.
+/// A session whose object is closed to stores, except in scopes. A protected [`Session`]
+/// dereferences to the root.
 #[must_use = "a session that ends discards uncommitted changes"]
-pub struct ProtectedSession<T> {
-    session: Session<T>,
+pub struct Protected<S> {
+    session: S,
     protector: Option<Arc<Protector>>,
 }
 
-/// A [`RawSession`] whose object is closed to stores, except in
-/// [`scope`](ProtectedRawSession::scope)s.
-#[must_use = "a session that ends discards uncommitted changes"]
-pub struct ProtectedRawSession {
-    session: RawSession,
-    protector: Option<Arc<Protector>>,
-}
+/// A [`Session`] whose object is closed to stores, except in scopes: see `scope`.
+pub type ProtectedSession<T> = Protected<Session<T>>;
 
-/// Scope in which a protected object may be changed. See [`ProtectedSession::scope`]. Dereferences
+/// A [`RawSession`] whose object is closed to stores, except in scopes: see `scope`.
+pub type ProtectedRawSession = Protected<RawSession>;
+
+/// Scope in which a protected object may be changed. See `scope` of a
+/// [`ProtectedSession`]. Dereferences
 /// to the root.
 #[must_use = "the object is closed again when this is dropped"]
 pub struct WriteScope<'a, T> {
@@ -109,14 +109,15 @@ pub struct WriteScope<'a, T> {
     _opened: Opened<'a>,
 }
 
-/// Scope in which a protected object may be changed. See [`ProtectedRawSession::scope`].
+/// Scope in which a protected object may be changed. See `scope` of a
+/// [`ProtectedRawSession`].
 #[must_use = "the object is closed again when this is dropped"]
 pub struct RawWriteScope<'a> {
     session: &'a RawSession,
     _opened: Opened<'a>,
 }
 
-/// Opens a protected object for other threads. See [`ProtectedSession::pass`].
+/// Opens a protected object for other threads. See [`Protected::pass`].
 #[derive(Clone)]
 pub struct WritePass {
     protector: Option<Arc<Protector>>,
@@ -134,118 +135,123 @@ fn open(protector: &Option<Arc<Protector>>) -> Result<Opened<'_>> {
     protector.as_deref().map_or_else(|| Ok(Opened::always()), Protector::open)
 }
 
-/// Methods that both kinds of protected session delegate to the session inside.
-macro_rules! delegate {
-    () => {
-        /// Returns how the object is closed to stores.
-        pub fn protection(&self) -> ActiveProtection {
-            self.protector
-                .as_ref()
-                .map_or(ActiveProtection::Nothing, |protector| protector.active())
-        }
+impl<S: AnySession> Protected<S> {
+    /// Returns how the object is closed to stores.
+    pub fn protection(&self) -> ActiveProtection {
+        self.protector.as_ref().map_or(ActiveProtection::Nothing, |protector| protector.active())
+    }
 
-        /// Returns a pass for threads that store to the object and were not started inside the
-        /// scope. With [`ActiveProtection::Keys`], each thread has its own rights.
-        pub fn pass(&self) -> WritePass {
-            WritePass { protector: self.protector.clone() }
-        }
+    /// Returns a pass for threads that store to the object and were not started inside the
+    /// scope. With [`ActiveProtection::Keys`], each thread has its own rights.
+    pub fn pass(&self) -> WritePass {
+        WritePass { protector: self.protector.clone() }
+    }
 
-        /// Like [`Session::commit`]; no scope is needed.
-        ///
-        /// # Errors
-        /// Same errors as [`Session::commit`].
-        pub fn commit(&mut self) -> Result<bool> {
-            self.session.commit()
-        }
+    /// Like [`Session::commit`]; no scope is needed.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::commit`].
+    pub fn commit(&mut self) -> Result<bool> {
+        self.session.open_session().commit()
+    }
 
-        /// Like [`Session::rollback`]; no scope is needed.
-        ///
-        /// # Errors
-        /// Same errors as [`Session::rollback`].
-        pub fn rollback(&mut self) -> Result<()> {
-            self.session.rollback()
-        }
+    /// Like [`Session::rollback`]; no scope is needed.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::rollback`].
+    pub fn rollback(&mut self) -> Result<()> {
+        self.session.open_session().rollback()
+    }
 
-        /// Like [`Session::sync`].
-        ///
-        /// # Errors
-        /// Same errors as [`Session::sync`].
-        pub fn sync(&mut self) -> Result<()> {
-            self.session.sync()
-        }
+    /// Like [`Session::sync`].
+    ///
+    /// # Errors
+    /// Same errors as [`Session::sync`].
+    pub fn sync(&mut self) -> Result<()> {
+        self.session.open_session().sync()
+    }
 
-        /// Like [`Session::checkpoint`].
-        ///
-        /// # Errors
-        /// Same errors as [`Session::checkpoint`].
-        pub fn checkpoint(&mut self) -> Result<bool> {
-            self.session.checkpoint()
-        }
+    /// Like [`Session::checkpoint`].
+    ///
+    /// # Errors
+    /// Same errors as [`Session::checkpoint`].
+    pub fn checkpoint(&mut self) -> Result<bool> {
+        self.session.open_session().checkpoint()
+    }
 
-        /// Like [`Session::reserve`]; no scope is needed.
-        ///
-        /// # Errors
-        /// Same errors as [`Session::reserve`].
-        pub fn reserve(&mut self, bytes: u64) -> Result<()> {
-            self.session.reserve(bytes)
-        }
+    /// Like [`Session::reserve`]; no scope is needed.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::reserve`].
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.session.open_session().reserve(bytes)
+    }
 
-        /// Like [`Session::release`]; no scope is needed.
-        ///
-        /// # Errors
-        /// Same errors as [`Session::release`].
-        pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
-            self.session.release(bytes_max)
-        }
+    /// Like [`Session::release`]; no scope is needed.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::release`].
+    pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        self.session.open_session().release(bytes_max)
+    }
 
-        /// Like [`Session::shrink`]; no scope is needed.
-        ///
-        /// # Errors
-        /// Same errors as [`Session::shrink`].
-        pub fn shrink(&mut self) -> Result<u64> {
-            self.session.shrink()
-        }
+    /// Like [`Session::shrink`]; no scope is needed.
+    ///
+    /// # Errors
+    /// Same errors as [`Session::shrink`].
+    pub fn shrink(&mut self) -> Result<u64> {
+        self.session.open_session().shrink()
+    }
 
-        /// Like [`Session::verified`].
-        ///
-        /// # Errors
-        /// Same errors as [`Session::verified`].
-        pub fn verified(&self) -> Result<bool> {
-            self.session.verified()
-        }
+    /// Like [`Session::verified`].
+    ///
+    /// # Errors
+    /// Same errors as [`Session::verified`].
+    pub fn verified(&self) -> Result<bool> {
+        self.session.as_open().verified()
+    }
 
-        /// Like [`Session::map`].
-        ///
-        /// # Errors
-        /// Same errors as [`Session::map`].
-        pub fn map(&mut self) -> Result<ObjectMap> {
-            self.session.map()
-        }
+    /// Like [`Session::map`].
+    ///
+    /// # Errors
+    /// Same errors as [`Session::map`].
+    pub fn map(&mut self) -> Result<ObjectMap> {
+        self.session.open_session().map()
+    }
 
-        /// Returns the number of the last commit. At level `Close`, of the last durable one.
-        pub fn sequence(&self) -> u64 {
-            self.session.sequence()
-        }
+    /// Returns the object's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.session.as_open().name()
+    }
 
-        /// Returns information about the object, including uncommitted allocations.
-        ///
-        /// # Errors
-        /// When the file's length cannot be read.
-        pub fn info(&self) -> Result<ObjectInfo> {
-            self.session.info()
-        }
+    /// Like [`RawSession::regions`].
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.session.as_open().regions()
+    }
 
-        /// Like [`Session::close`].
-        ///
-        /// # Errors
-        /// Same errors as [`Session::close`].
-        pub fn close(self) -> Result<()> {
-            self.session.close()
-        }
-    };
+    /// Returns the number of the last commit. At level `Close`, of the last durable one.
+    pub fn sequence(&self) -> u64 {
+        self.session.as_open().sequence()
+    }
+
+    /// Returns information about the object, including uncommitted allocations.
+    ///
+    /// # Errors
+    /// When the file's length cannot be read.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        self.session.as_open().info()
+    }
+
+    /// Like [`Session::close`].
+    ///
+    /// # Errors
+    /// Same errors as [`Session::close`].
+    pub fn close(mut self) -> Result<()> {
+        self.session.open_session().end()
+    }
 }
 
-impl<T: Persist> ProtectedSession<T> {
+impl<T: Persist> Protected<Session<T>> {
     /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`], this
     /// affects this thread and the threads that it starts in the scope, and takes some 20 ns. With
     /// [`ActiveProtection::Pages`], it affects all threads, and takes two system calls.
@@ -263,11 +269,9 @@ impl<T: Persist> ProtectedSession<T> {
     pub fn scope(&mut self) -> Result<WriteScope<'_, T>> {
         Ok(WriteScope { session: &mut self.session, _opened: open(&self.protector)? })
     }
-
-    delegate!();
 }
 
-impl ProtectedRawSession {
+impl Protected<RawSession> {
     /// Returns true if there are uncommitted changes. See [`RawSession::has_changes`].
     ///
     /// # Errors
@@ -288,7 +292,7 @@ impl ProtectedRawSession {
     }
 
     /// Opens the object as a scope does, until the matching call of
-    /// [`end_write`](ProtectedRawSession::end_write). For languages without scopes. Calls nest.
+    /// [`end_write`](Protected::end_write). For languages without scopes. Calls nest.
     /// With [`ActiveProtection::Keys`], the same thread must call both.
     ///
     /// # Errors
@@ -297,15 +301,10 @@ impl ProtectedRawSession {
         self.protector.as_deref().map_or(Ok(()), Protector::begin)
     }
 
-    /// Ends what [`begin_write`](ProtectedRawSession::begin_write) began. Returns false if there
+    /// Ends what [`begin_write`](Protected::begin_write) began. Returns false if there
     /// was nothing to end.
     pub fn end_write(&self) -> bool {
         self.protector.as_deref().is_none_or(Protector::end)
-    }
-
-    /// Returns the object's name when it was opened.
-    pub fn name(&self) -> &str {
-        self.session.name()
     }
 
     /// Returns the root, including uncommitted changes of it.
@@ -339,11 +338,6 @@ impl ProtectedRawSession {
         self.session.forget_code()
     }
 
-    /// Like [`RawSession::regions`].
-    pub fn regions(&self) -> Vec<(u64, u64)> {
-        self.session.regions()
-    }
-
     /// Like [`Heap::usable_size`]; no scope is needed.
     pub fn usable_size(&self, block: NonNull<u8>) -> usize {
         self.session.heap().usable_size(block)
@@ -366,8 +360,6 @@ impl ProtectedRawSession {
         // SAFETY: the caller's promise.
         unsafe { self.session.set_root(root, bytes, tag, description) }
     }
-
-    delegate!();
 }
 
 impl<T: Persist> WriteScope<'_, T> {
@@ -424,7 +416,7 @@ impl WritePass {
     }
 }
 
-impl<T> Deref for ProtectedSession<T> {
+impl<T> Deref for Protected<Session<T>> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -440,13 +432,7 @@ impl<T> Deref for WriteScope<'_, T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::fmt::Debug for ProtectedSession<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.session.fmt(f)
-    }
-}
-
-impl std::fmt::Debug for ProtectedRawSession {
+impl<S: std::fmt::Debug> std::fmt::Debug for Protected<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.session.fmt(f)
     }

@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::open::OpenSession;
+use super::open::{AnySession, OpenSession};
 use crate::address::AccessKey;
 use crate::alloc::Heap;
 use crate::api::application::ApplicationKey;
@@ -80,11 +80,6 @@ impl RawSession {
         let (mut open, ()) = inner.write_object(name, options, application, |_| Ok(()))?;
         open.search_for_foreign(options)?;
         Ok(RawSession { open })
-    }
-
-    /// Returns the part that both kinds of session share.
-    pub(in crate::api) fn open_session(&mut self) -> &mut OpenSession {
-        &mut self.open
     }
 
     /// Like [`Session::set_protection_key`](crate::Session::set_protection_key).
@@ -309,6 +304,16 @@ impl RawSession {
     /// Same errors as [`Session::close`](crate::Session::close).
     pub fn close(mut self) -> Result<()> {
         self.open.end()
+    }
+}
+
+impl AnySession for RawSession {
+    fn as_open(&self) -> &OpenSession {
+        &self.open
+    }
+
+    fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
     }
 }
 
