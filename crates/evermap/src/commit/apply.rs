@@ -13,37 +13,14 @@ use super::engine::Engine;
 use super::locks;
 use super::logging::Logging;
 use super::recovery::{release_log, write_page_overlay};
-use super::settings::WhenLogFull;
 use super::target::LogPolicy;
 use crate::error::{Error, Result};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, parent_of};
 
 impl Engine {
-    /// Keeps memory and log within their limits.
-    pub(super) fn after_commit(&mut self) -> Result<()> {
-        if let LogPolicy::Permanent { .. } = self.policy {
-            return self.try_apply().map(drop);
-        }
-        if self.log_bytes() > self.settings.log_bytes_max {
-            if !self.checkpoint_logged()? && self.settings.when_log_full == WhenLogFull::Replace {
-                self.replace_object()?;
-            }
-        } else if self.logging.since_reset() > self.settings.checkpoint_after {
-            self.checkpoint_logged()?;
-        }
-        let budget = self.settings.hot_bytes_max;
-        match self.pages.retained_bytes() {
-            None => self.evict_retained(true),
-            Some((retained, latest)) if retained + self.overlay().bytes() as u64 > budget => {
-                self.evict_retained(latest > budget / 2)
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
     /// Applies, and evicts retained pages: those that were not in the last commit, or all.
-    fn evict_retained(&mut self, also_latest: bool) -> Result<()> {
+    pub(super) fn evict_retained(&mut self, also_latest: bool) -> Result<()> {
         if self.try_apply()? {
             self.pages.evict_retained(also_latest)?;
         }
@@ -52,7 +29,7 @@ impl Engine {
 
     /// Like [`apply`](Engine::apply), but does not end the session if the disk refuses: the commits
     /// are safe in the log.
-    fn try_apply(&mut self) -> Result<bool> {
+    pub(super) fn try_apply(&mut self) -> Result<bool> {
         let applied = self.apply();
         self.postpone_on_error(applied)
     }
@@ -146,7 +123,7 @@ impl Engine {
 
     /// Replaces the object file by a copy with everything applied. Readers keep the old file, and
     /// the log can be emptied. There must be no stores since the last commit.
-    fn replace_object(&mut self) -> Result<()> {
+    pub(super) fn replace_object(&mut self) -> Result<()> {
         let old = Arc::clone(self.object());
         let path = old.path().to_path_buf();
         info!(path = %path.display(), "replacing the object file while it is read");

@@ -242,6 +242,28 @@ impl Engine {
         self.committed.while_mapping(|| self.pages.adopt(&*object, fresh))
     }
 
+    /// Keeps memory and log within their limits.
+    fn after_commit(&mut self) -> Result<()> {
+        if let LogPolicy::Permanent { .. } = self.policy {
+            return self.try_apply().map(drop);
+        }
+        if self.log_bytes() > self.settings.log_bytes_max {
+            if !self.checkpoint_logged()? && self.settings.when_log_full == WhenLogFull::Replace {
+                self.replace_object()?;
+            }
+        } else if self.logging.since_reset() > self.settings.checkpoint_after {
+            self.checkpoint_logged()?;
+        }
+        let budget = self.settings.hot_bytes_max;
+        match self.pages.retained_bytes() {
+            None => self.evict_retained(true),
+            Some((retained, latest)) if retained + self.overlay().bytes() as u64 > budget => {
+                self.evict_retained(latest > budget / 2)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
     /// Makes commits search for foreign pointers.
     pub(crate) fn search_for_suspects(&mut self, suspects: Suspects) {
         self.suspects = Some(suspects);

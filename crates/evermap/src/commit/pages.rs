@@ -292,6 +292,7 @@ impl PrivatePages {
     /// Turns fresh ranges into committed ones: stores there are private from now on.
     pub(super) fn adopt(&mut self, object: &dyn File, fresh: Vec<Span>) -> Result<()> {
         for span in fresh {
+            debug_assert!(span.length > 0 && span.length.is_multiple_of(PAGE_BYTES));
             map_private(object, &span)?;
             if self.scanner.is_watching() {
                 self.scanner.watch(&[(span.address, span.address + span.length)]);

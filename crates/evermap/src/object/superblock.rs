@@ -314,8 +314,17 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     if count == 0 || count > REGIONS_MAX {
         return Err(damaged(path, "the region count", count.to_string(), "1 to 32"));
     }
+    match first_unsound(&s.regions[..count], s.file_length) {
+        Some(r) => Err(damaged(path, "the region table", format!("{r:?}"), "a valid region")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first region that no commit writes. The same holds where a superblock is sealed and
+/// where it is read.
+fn first_unsound(regions: &[RegionRecord], file_length: u64) -> Option<&RegionRecord> {
     let mut file_end = 0;
-    for (index, r) in s.regions[..count].iter().enumerate() {
+    for (index, r) in regions.iter().enumerate() {
         let pages = [r.base, r.capacity, r.length, r.file_offset, r.meta_length];
         let ordered =
             r.meta_length >= PAGE_BYTES && r.meta_length <= r.length && r.length <= r.capacity;
@@ -330,13 +339,13 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
             && (index > 0 || r.file_offset == 0)
             && checksums_fit(r)
             && r.file_offset >= file_end
-            && r.file_offset + r.length <= s.file_length;
+            && r.file_offset + r.length <= file_length;
         if !sound {
-            return Err(damaged(path, "the region table", format!("{r:?}"), "a valid region"));
+            return Some(r);
         }
         file_end = r.file_offset + r.capacity;
     }
-    Ok(())
+    None
 }
 
 /// Returns true if the table, if there is one, is the end of the metadata and does not overlap the
@@ -461,6 +470,10 @@ impl Superblock {
         self.require_log();
         self.seal_root(&page[ROOT_AREA_OFFSET..]);
         self.seal(records, file_length);
+        debug_assert!(
+            first_unsound(records, file_length).is_none(),
+            "a reader accepts the regions"
+        );
         self.lay_over(page);
     }
 

@@ -101,8 +101,7 @@ pub type ProtectedSession<T> = Protected<Session<T>>;
 pub type ProtectedRawSession = Protected<RawSession>;
 
 /// Scope in which a protected object may be changed. See `scope` of a
-/// [`ProtectedSession`]. Dereferences
-/// to the root.
+/// [`ProtectedSession`]. Dereferences to the root.
 #[must_use = "the object is closed again when this is dropped"]
 pub struct WriteScope<'a, T> {
     session: &'a mut Session<T>,

@@ -25,7 +25,7 @@ static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 impl RegionSet {
     /// Defers large growth from now on. Each commit must call
-    /// [`write_deferred`](RegionSet::write_deferred).
+    /// [`write_gained`](RegionSet::write_gained).
     pub(crate) fn defer_large_growth(&mut self, deferral: Deferral) {
         self.deferred_from = Some(deferral.from_bytes);
         self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
@@ -58,15 +58,11 @@ impl RegionSet {
 
     /// Writes the pages of deferred memory that were stored to into the file, which the next commit
     /// flushes. Reserves disk space for them first. No thread may store there during the call.
-    /// Returns true if there is deferred memory.
     ///
     /// # Errors
     /// `DiskFull` and other I/O errors. Nothing is lost, and the call can be repeated.
-    pub(crate) fn write_deferred(&self) -> Result<bool> {
+    pub(super) fn write_deferred(&self) -> Result<()> {
         let held = self.lock();
-        if held.iter().all(|h| h.deferred.is_empty()) {
-            return Ok(false);
-        }
         let file = self.file();
         let pages: Vec<(u64, u64)> = held.iter().flat_map(stored_pages).collect();
         self.unreserved.reserve(&*file, pages.iter().map(|(page, _)| *page))?;
@@ -79,7 +75,7 @@ impl RegionSet {
             let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
             file.write_at(bytes, page * PAGE_BYTES)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Address ranges of the deferred pages that were stored to.

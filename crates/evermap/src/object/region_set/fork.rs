@@ -95,7 +95,7 @@ impl RegionSet {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write_private(&self) -> Result<()> {
+    pub(super) fn write_private(&self) -> Result<()> {
         let file = self.file();
         for h in self.lock().iter().filter(|h| h.private > h.committed) {
             let (start, end) = (h.record.base + h.committed, h.record.base + h.private);

@@ -312,6 +312,9 @@ impl RegionSet {
     /// The growth that the next commit adds.
     pub(crate) fn growth(&self) -> Growth {
         let held = self.lock();
+        debug_assert!(held.iter().all(|h| h.committed <= h.record.length
+            && h.record.length <= h.record.capacity
+            && h.record.length.is_multiple_of(PAGE_BYTES)));
         let fresh = held
             .iter()
             .filter(|h| h.record.length > h.committed)
@@ -334,10 +337,32 @@ impl RegionSet {
         ranges.iter().filter_map(place).collect()
     }
 
+    /// Writes gained memory that is not in the file yet: what a fork made private, and deferred
+    /// memory. The next commit flushes it. No thread may store there during the call. Returns true
+    /// if there is deferred memory.
+    ///
+    /// # Errors
+    /// `DiskFull` and other I/O errors. Nothing is lost, and the call can be repeated.
+    pub(crate) fn write_gained(&self) -> Result<bool> {
+        let (mut is_private, mut is_deferred) = (false, false);
+        for h in self.lock().iter() {
+            is_private |= h.private > h.committed;
+            is_deferred |= !h.deferred.is_empty();
+        }
+        if is_private {
+            self.write_private()?;
+        }
+        if is_deferred {
+            self.write_deferred()?;
+        }
+        Ok(is_deferred)
+    }
+
     /// Notes that the last commit has everything.
     pub(crate) fn mark_committed(&self) {
         self.write_behind.stop();
         for held in self.lock().iter_mut() {
+            debug_assert!(held.committed <= held.record.length);
             (held.committed, held.private) = (held.record.length, 0);
             held.deferred.clear();
         }

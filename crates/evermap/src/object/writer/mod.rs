@@ -299,8 +299,7 @@ impl Writer {
         // reads.
         self.engine.check_usable()?;
         self.heap.flush_thread_caches();
-        self.region_set.write_private()?;
-        if self.region_set.write_deferred()? && !mutated(Mutant::DeferredIsNoHole) {
+        if self.region_set.write_gained()? && !mutated(Mutant::DeferredIsNoHole) {
             // Earlier builds, which do not know holes, must not meet a full disk in the middle of a
             // store.
             self.superblock.features_incompatible |= FEATURE_HOLES;
