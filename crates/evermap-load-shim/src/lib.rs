@@ -4,8 +4,8 @@
 //! `docs/load.md`, "The shim", lists the intercepted calls and the guarantees. Modules from the
 //! bottom: `real` has the replaced functions, `inside` prevents recursion, `lock` survives forks,
 //! `table` maps addresses to images, `settings` has the rules, `line` is a line of the report,
-//! `loading` owns the images, `report` writes the rest at the end, `images` and `reads` do the work,
-//! and `hooks` are the functions that the program calls.
+//! `loading` owns the images, `report` writes the rest at the end, `images` and `reads` do the
+//! work, and `hooks` are the functions that the program calls.
 //!
 //! Two rules apply everywhere. A call that does not concern the shim costs one or two comparisons.
 //! On any failure, the program gets the result of the C library.

@@ -312,12 +312,8 @@ fn limits(options: &TreeOptions) -> (usize, usize) {
 /// Returns the options for files that are not small. They are flushed with the tree, not
 /// individually.
 fn file_options(options: &TreeOptions) -> file::Options {
-    let request = Request {
-        durability: Durability::None,
-        reflink: options.reflink,
-        engine: options.engine,
-        ..Request::default()
-    };
+    let request =
+        Request { durability: Durability::None, reflink: options.reflink, engine: options.engine };
     let (verify, tuning) = (options.verify, options.tuning.clone());
     file::Options { request, verify, tuning, ..file::Options::default() }
 }
