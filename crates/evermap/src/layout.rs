@@ -16,6 +16,9 @@ pub(crate) const OBJECTS: &str = "objects";
 /// Directory in which objects are built.
 pub(crate) const BUILDING: &str = "building";
 
+/// File that marks the store as a backup and contains the path of the original.
+pub(crate) const BACKUP_MARK: &str = "backup-of";
+
 /// Files that a sandbox's host (the crate `evermap-wasm`) keeps next to the objects: permissions,
 /// guest addresses and keys. The library does not read them. A copy or a move of a store must
 /// include them: without them, no guest can open its objects again.

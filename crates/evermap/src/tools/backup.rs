@@ -19,7 +19,8 @@ use crate::commit::Log;
 use crate::error::{Error, Result};
 use crate::format::{LOG_REQUIRED, LOG_REQUIRED_OFFSET, PAGE_BYTES};
 use crate::layout::{
-    ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG, OBJECTS,
+    ADDRESSES, BACKUP_MARK, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG,
+    OBJECTS,
 };
 use crate::object::{WRITER_BYTE, hex, lock_byte};
 use crate::storage::{File, FileSystem, LockKind, OpenMode, Storage, copy_contents, parent_of};
@@ -33,7 +34,7 @@ use super::one_store::in_one_store;
 use super::quarantine::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
-use super::{checksums, heap, host_tables};
+use super::{backup_mark, checksums, heap, host_tables};
 
 /// Descriptors that removing a store's directory needs: one for it and one per level below.
 const SPARE_DESCRIPTORS: usize = 3;
@@ -112,6 +113,8 @@ impl Store {
     /// them; [`tools::backup`](backup) has an option for that.
     ///
     /// The copy has the same addresses as the original, so one process can open only one of them.
+    /// It contains a mark, which [`tools::original_of_backup`](crate::tools::original_of_backup)
+    /// reads and a restore leaves out.
     ///
     /// # Errors
     /// `StoreExists` if `to` exists or is inside the store, `DiskFull`, `NotPermitted`, and
@@ -163,6 +166,7 @@ fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupRe
     refuse_occupied(&*storage, to)?;
     refuse_inside(&*storage, to, from)?;
     let partial = Partial::create(&storage, to)?;
+    backup_mark::write(&*storage, from, &partial.path)?;
     let mut copier = Copier {
         scan,
         options,
@@ -341,7 +345,16 @@ fn refuse_foreign_files(storage: &dyn Storage, store: &Path, backup: &Path) -> R
         return refuse("it is a symbolic link; name the directory that it leads to".to_string());
     }
     let is_ours = |name: &str| {
-        let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS, HOST_LOCK];
+        let known = [
+            ADDRESSES,
+            BACKUP_MARK,
+            BUILDING,
+            CATALOG,
+            CATALOG_LOG,
+            NEW_CATALOG,
+            OBJECTS,
+            HOST_LOCK,
+        ];
         let is_table = HOST_TABLES.contains(&name.strip_suffix(".new").unwrap_or(name));
         is_table
             || known.contains(&name)

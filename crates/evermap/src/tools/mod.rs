@@ -9,6 +9,7 @@
 mod address_lock;
 mod audit;
 mod backup;
+mod backup_mark;
 mod check;
 mod checksums;
 mod export;
@@ -31,6 +32,7 @@ pub use audit::{
     PointerKind, PointerSample, SizeCount, TypeCount, Typing, audit,
 };
 pub use backup::{BackupOptions, BackupReport, backup, restore};
+pub use backup_mark::original_of_backup;
 pub use check::{CheckOptions, check};
 pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
 pub use map::map;
