@@ -264,6 +264,25 @@ impl Document {
         }
     }
 
+    /// Returns the document's block, including the note after it. A program that must not use
+    /// damaged pages compares it with its checksums first.
+    ///
+    /// ```
+    /// use evermap_dom::{Document, NewDocument, Source, html};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::open_or_create(directory.path().join("store"))?;
+    /// let tables = html::parse("<p>text", &Default::default())?;
+    /// let source = Source { path: "a.html".into(), size_bytes: 7, modified_ns: 0, hash: [0; 32] };
+    /// store.create::<Document, _>("a", NewDocument { tables: &tables, source: &source })?;
+    /// let document = store.read::<Document>("a")?;
+    /// assert!(document.verify_bytes(document.block())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block(&self) -> &[u8] {
+        &self.block
+    }
+
     /// Returns the bytes of the document's block, including the note after it.
     pub fn block_bytes(&self) -> u64 {
         self.block.len() as u64
