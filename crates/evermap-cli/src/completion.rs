@@ -5,7 +5,7 @@
 //! the store on that line. This module reports no errors: a shell would print them into the line.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap_complete::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
@@ -31,25 +31,56 @@ pub fn script(shell: &str) -> std::io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Returns the names of stored objects that begin with `typed`. A document of a file in or below
-/// the current directory is also completed by its path from there, as verbs accept it.
+/// Returns the names of stored objects that begin with `typed`, in the spellings that verbs accept:
+/// the name, the path of the document's file, and the end of the name.
 pub fn objects(typed: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(typed, true)
+}
+
+/// Like [`objects`], for verbs that do not accept the end of a name.
+pub fn whole_names(typed: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(typed, false)
+}
+
+fn candidates(typed: &OsStr, ends: bool) -> Vec<CompletionCandidate> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let Some(directory) = store_in(&words).or_else(|| default_store().ok()) else {
         return Vec::new();
     };
     let Ok(store) = Store::open(&directory) else { return Vec::new() };
-    let here = std::env::current_dir().unwrap_or_default();
     let typed = typed.to_string_lossy();
-    let candidate = |object: &String| {
-        let name = names::display_name(&store, object);
-        let file = names::absolute(&names::file_of(&directory, &name)).ok();
-        let path = file.as_ref().and_then(|file| file.strip_prefix(&here).ok());
-        let path = path.and_then(|path| path.to_str()).map(str::to_string);
-        path.into_iter().chain([name]).find(|spelling| spelling.starts_with(&*typed))
-    };
+    // The directory that `typed` names, as it is spelled: empty for the current one.
+    let (folder, _) = typed.split_at(typed.rfind('/').map_or(0, |at| at + 1));
+    let here = names::absolute(Path::new(if folder.is_empty() { "." } else { folder }));
+    let here = here.unwrap_or_default();
     let objects = store.list().unwrap_or_default();
-    objects.iter().filter_map(candidate).map(CompletionCandidate::new).collect()
+    let all: Vec<String> =
+        objects.iter().map(|object| names::display_name(&store, object)).collect();
+    let whole = |name: &String| {
+        let file = names::absolute(&names::file_of(&directory, name)).ok();
+        let path = file.as_ref().and_then(|file| file.strip_prefix(&here).ok());
+        let path = path.and_then(|path| path.to_str()).map(|path| format!("{folder}{path}"));
+        path.into_iter().chain([name.clone()]).find(|spelling| spelling.starts_with(&*typed))
+    };
+    let mut found: Vec<String> = all.iter().filter_map(whole).collect();
+    if found.is_empty() && ends && !typed.is_empty() {
+        found = ends_of(&all, &typed);
+    }
+    found.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Returns the ends of names that begin with `typed` and that only one name has.
+fn ends_of(names: &[String], typed: &str) -> Vec<String> {
+    let end = |name: &str| {
+        let mut starts = name.match_indices('/').map(|(at, _)| &name[at + 1..]);
+        starts.find(|end| end.starts_with(typed)).map(str::to_string)
+    };
+    let mut found: Vec<String> = names.iter().filter_map(|name| end(name)).collect();
+    found.retain(|end| {
+        let ending = format!("/{end}");
+        names.iter().filter(|name| name.ends_with(&ending)).count() == 1
+    });
+    found
 }
 
 /// Returns the store that a command line names. Shells pass `~` unchanged.

@@ -127,6 +127,28 @@ pub fn check_given(name: &str) -> Result<&str, Failure> {
     }
 }
 
+/// Refuses a new name that cannot be the path of a file, because a user could not name the object
+/// by it later.
+pub fn check_new(name: &str) -> Result<&str, Failure> {
+    let mut parts = name.strip_prefix('/').unwrap_or(name).split('/');
+    match name.contains('/') && parts.any(|part| matches!(part, "" | "." | "..")) {
+        true => Err(Failure::Store(Error::InvalidName {
+            name: name.to_string(),
+            why: "a part between its slashes is empty, `.` or `..`; write it as `ls` shows names",
+        })),
+        false => Ok(name),
+    }
+}
+
+/// Returns the object's name for a new name of the object `from`. A document gets the name of its
+/// file back even if that is too long for an object.
+pub fn renamed(store: &Store, from: &str, to: &str) -> Result<String, Failure> {
+    let to = check_new(to)?;
+    let document = store.read::<Document>(from);
+    let is_own_name = document.is_ok_and(|document| document.file_name() == Some(to));
+    Ok(if is_own_name { object_name(to) } else { to.to_string() })
+}
+
 /// Returns the object that `typed` refers to: the path of a document's file from the current
 /// directory, the object's name, or the end of a document's name.
 ///
@@ -137,6 +159,26 @@ pub fn resolve(store: &Store, directory: &Path, typed: &str) -> Result<String, F
     resolve_known(store, directory, typed, is_exact)
 }
 
+/// Like [`resolve`], for verbs that remove or rename the object: the end of a name is not enough.
+///
+/// # Errors
+/// `Store(NotFound)` without a match; `Usage` if only the end of a name matches.
+pub fn resolve_whole(store: &Store, directory: &Path, typed: &str) -> Result<String, Failure> {
+    let is_exact = is_possible(typed) && store.contains(typed)?;
+    if let Some(object) = find_whole(store, directory, typed, is_exact)? {
+        return Ok(object);
+    }
+    let names: Vec<String> =
+        find_by_ending(store, typed)?.into_iter().map(|name| name.full).collect();
+    match names.is_empty() {
+        true => Err(not_found(store, typed)),
+        false => Err(Failure::Usage(format!(
+            "`{typed}` is only the end of {}; type the whole name, or the path of its file",
+            listed(&names)
+        ))),
+    }
+}
+
 /// Like [`resolve`], for callers that know whether an object has exactly this name.
 pub fn resolve_known(
     store: &Store,
@@ -144,35 +186,48 @@ pub fn resolve_known(
     typed: &str,
     is_exact: bool,
 ) -> Result<String, Failure> {
-    let not_found = || Error::NotFound { store: store.path().into(), object: typed.to_string() };
-    if !typed.contains('/') && !is_possible(typed) {
-        // Returns the error for the invalid name.
-        return store.contains(typed).map(|_| typed.to_string()).map_err(Failure::from);
-    }
-    let by_path = FileName::of(directory, Path::new(typed)).ok();
-    if let Some(name) = &by_path {
-        let is_file = name.object == typed || store.contains(&name.object)?;
-        match (is_exact, is_file && name.object != typed) {
-            (true, true) => return Err(ambiguous(typed, &[typed.to_string(), name.full.clone()])),
-            (false, true) => return Ok(name.object.clone()),
-            _ => {}
-        }
-    }
-    if is_exact {
-        return Ok(typed.to_string());
-    }
-    if let Some(name) = find_by_base_name(store, typed) {
-        return Ok(name);
+    if let Some(object) = find_whole(store, directory, typed, is_exact)? {
+        return Ok(object);
     }
     let mut candidates = find_by_ending(store, typed)?;
     match candidates.len() {
-        0 => Err(not_found().into()),
+        0 => Err(not_found(store, typed)),
         1 => Ok(candidates.remove(0).object),
         _ => {
             let names: Vec<String> = candidates.into_iter().map(|name| name.full).collect();
             Err(ambiguous(typed, &names))
         }
     }
+}
+
+fn not_found(store: &Store, typed: &str) -> Failure {
+    Error::NotFound { store: store.path().into(), object: typed.to_string() }.into()
+}
+
+/// Returns the object whose name is `typed`, or whose file's path it is.
+fn find_whole(
+    store: &Store,
+    directory: &Path,
+    typed: &str,
+    is_exact: bool,
+) -> Result<Option<String>, Failure> {
+    if !typed.contains('/') && !is_possible(typed) {
+        // Returns the error for the invalid name.
+        return store.contains(typed).map(|_| Some(typed.to_string())).map_err(Failure::from);
+    }
+    let by_path = FileName::of(directory, Path::new(typed)).ok();
+    if let Some(name) = &by_path {
+        let is_file = name.object == typed || store.contains(&name.object)?;
+        match (is_exact, is_file && name.object != typed) {
+            (true, true) => return Err(ambiguous(typed, &[typed.to_string(), name.full.clone()])),
+            (false, true) => return Ok(Some(name.object.clone())),
+            _ => {}
+        }
+    }
+    if is_exact {
+        return Ok(Some(typed.to_string()));
+    }
+    Ok(find_by_base_name(store, typed))
 }
 
 /// Like [`resolve`], for tools that read a store without opening it. Returns `typed` if the store
@@ -267,18 +322,23 @@ pub fn document_error(name: &str, error: Error) -> Failure {
     }
 }
 
-fn ambiguous(typed: &str, candidates: &[String]) -> Failure {
+/// Returns the names as a list for a message, up to [`CANDIDATES_MAX`].
+fn listed(candidates: &[String]) -> String {
     let named: Vec<String> =
         candidates.iter().take(CANDIDATES_MAX).map(|name| format!("`{name}`")).collect();
     let more = match candidates.len().saturating_sub(CANDIDATES_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    format!("{}{more}", named.join(", "))
+}
+
+fn ambiguous(typed: &str, candidates: &[String]) -> Failure {
     Failure::Usage(format!(
-        "`{typed}` matches {} documents: {}{more}; type more of the path, or `./` and the path from \
+        "`{typed}` matches {} documents: {}; type more of the path, or `./` and the path from \
          the current directory",
         candidates.len(),
-        named.join(", ")
+        listed(candidates)
     ))
 }
 

@@ -116,6 +116,19 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// Formats a number of things as `1 block` or `12,345 blocks`.
+pub fn counted(number: u64, singular: &str) -> String {
+    if number == 1 {
+        return format!("1 {singular}");
+    }
+    let (stem, ending) = match singular.strip_suffix('y') {
+        Some(stem) => (stem, "ies"),
+        None if singular.ends_with("sh") => (singular, "es"),
+        None => (singular, "s"),
+    };
+    format!("{} {stem}{ending}", count(number))
+}
+
 /// Formats a duration with three digits in µs, ms or s.
 pub fn duration(time: Duration) -> String {
     let us = time.as_secs_f64() * 1e6;
@@ -179,6 +192,15 @@ mod tests {
     fn counts_are_grouped_and_durations_have_three_digits() {
         assert_eq!(count(7), "7");
         assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(
+            ["block", "entry", "flush"].map(|one| counted(1, one)),
+            ["1 block", "1 entry", "1 flush"]
+        );
+        assert_eq!(
+            ["block", "entry", "flush"].map(|one| counted(0, one)),
+            ["0 blocks", "0 entries", "0 flushes"]
+        );
+        assert_eq!(counted(1_234, "block"), "1,234 blocks");
         assert_eq!(duration(Duration::from_nanos(12_340)), "12.3 µs");
         assert_eq!(duration(Duration::from_micros(1_234)), "1.23 ms");
         assert_eq!(duration(Duration::from_millis(2_500)), "2.50 s");

@@ -3,10 +3,12 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use evermap_dom::{Document, DocumentKind, ParseError, Source, Tables, html, xml};
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 use crate::kinds;
@@ -23,10 +25,14 @@ const LARGE_SOURCE_BYTES: usize = 16 << 20;
 /// Number of bytes per call of the HTML parser, and the step of the progress bar.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Path of documents without a source file: standard input, and pipes.
+pub const STANDARD_INPUT: &str = "-";
+
 /// A source to parse, not yet read.
 pub struct Input {
     path: PathBuf,
-    /// Path that is stored in the document: absolute, or `-`.
+    is_standard_input: bool,
+    /// Path that is stored in the document: absolute, or [`STANDARD_INPUT`].
     stored_path: String,
     metadata: Option<Metadata>,
 }
@@ -35,10 +41,11 @@ impl Input {
     /// Reads the metadata of a file, not its contents. `-` is standard input.
     pub fn from_path(path: &Path) -> Result<Input, Failure> {
         let failed = |source| Failure::Source { path: path.to_path_buf(), source };
-        if path == Path::new("-") {
+        if path == Path::new(STANDARD_INPUT) {
             return Ok(Input {
                 path: PathBuf::from("standard input"),
-                stored_path: "-".to_string(),
+                is_standard_input: true,
+                stored_path: STANDARD_INPUT.to_string(),
                 metadata: None,
             });
         }
@@ -49,10 +56,15 @@ impl Input {
                 "it is a directory; name the files in it",
             )));
         }
-        let absolute = crate::names::absolute(path).map_err(failed)?;
+        // The contents of a pipe are gone once they were read.
+        let stored_path = match metadata.is_file() {
+            true => crate::names::absolute(path).map_err(failed)?.to_string_lossy().into_owned(),
+            false => STANDARD_INPUT.to_string(),
+        };
         Ok(Input {
             path: path.to_path_buf(),
-            stored_path: absolute.to_string_lossy().into_owned(),
+            is_standard_input: false,
+            stored_path,
             metadata: Some(metadata).filter(Metadata::is_file),
         })
     }
@@ -94,10 +106,10 @@ impl Input {
             _ => Ok(()),
         };
         let expected_bytes = self.metadata.as_ref().map_or(0, Metadata::len);
-        let bytes = match self.stored_path.as_str() {
-            "-" => read_all(&self.path, &mut io::stdin().lock(), 0, bytes_max, check)?,
-            _ => {
-                let mut file = File::open(&self.path).map_err(failed)?;
+        let bytes = match self.is_standard_input {
+            true => read_all(&self.path, &mut io::stdin().lock(), 0, bytes_max, check)?,
+            false => {
+                let mut file = self.open().map_err(failed)?;
                 read_all(&self.path, &mut file, expected_bytes, bytes_max, check)?
             }
         };
@@ -112,6 +124,19 @@ impl Input {
             hash: blake3::hash(&bytes).into(),
         };
         Ok(Contents { input: self, bytes, source })
+    }
+
+    /// Opens the file. A FIFO that took a file's place fails instead of waiting for a writer.
+    fn open(&self) -> io::Result<File> {
+        if self.metadata.is_none() {
+            return File::open(&self.path);
+        }
+        let no_wait = OFlags::NONBLOCK.bits() as i32;
+        let file = File::options().read(true).custom_flags(no_wait).open(&self.path)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is no longer a file; run the command again")),
+        }
     }
 
     /// Returns the time stamp in ns, or 0 if it is too new to be relied on.

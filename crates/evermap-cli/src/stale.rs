@@ -2,12 +2,17 @@
 //!
 //! The test costs one `stat`. After a change one process parses the source again, under a lock of
 //! the store's directory. Other processes wait for it, up to a timeout.
+//!
+//! Parsing again discards the stored version. In a backup that version is the purpose, and in a
+//! moved store the file at the document's path may be another one. There it needs `--stale refresh`.
 
-use std::fs::{File, Metadata, TryLockError};
+use std::fs::{File, FileType, Metadata, TryLockError};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use evermap::tools::original_of_backup;
 use evermap::{Error, Snapshot, Store};
 use evermap_dom::{Document, NewDocument, NewNamed};
 
@@ -15,7 +20,7 @@ use crate::failure::Failure;
 use crate::limits::SOURCE_MIB;
 use crate::names;
 use crate::output;
-use crate::source::{Input, is_unchanged};
+use crate::source::{Input, STANDARD_INPUT, is_unchanged};
 
 /// Maximum time that a process waits for another one to parse the source.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,8 +30,10 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Policy for documents whose source has changed or is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stale {
-    /// Parse the source again; warn if that fails
+    /// Like refresh; in a backup, or if the store was moved, like warn
     #[default]
+    Auto,
+    /// Parse the source again; warn if that fails
     Refresh,
     /// Use the stored document, and warn that its source has changed
     Warn,
@@ -51,6 +58,11 @@ pub enum SourceState {
     Changed {
         file: PathBuf,
     },
+    /// The path leads to something that has no contents to compare, such as a directory or a FIFO.
+    Unusable {
+        file: PathBuf,
+        what: &'static str,
+    },
     /// The file is missing, or its metadata cannot be read.
     Unreachable {
         file: PathBuf,
@@ -63,12 +75,15 @@ impl SourceState {
     pub fn of(directory: &Path, document: &Document) -> SourceState {
         let stored = document.source();
         let file = match document.file_name() {
+            _ if stored.path == STANDARD_INPUT => return SourceState::NoSource,
             Some(name) => names::file_of(directory, name),
             None if stored.path.starts_with('/') => PathBuf::from(&stored.path),
             None => return SourceState::NoSource,
         };
         match std::fs::metadata(&file) {
-            Ok(metadata) if !metadata.is_file() => SourceState::NoSource,
+            Ok(metadata) if !metadata.is_file() => {
+                SourceState::Unusable { file, what: kind_of(metadata.file_type()) }
+            }
             Ok(metadata) if is_unchanged(&stored, &metadata) => SourceState::Unchanged,
             Ok(metadata) if is_unsure(stored.modified_ns, stored.size_bytes, &metadata) => {
                 SourceState::Unsure { file }
@@ -85,7 +100,63 @@ impl SourceState {
             SourceState::Unchanged => "unchanged",
             SourceState::Unsure { .. } => "unsure",
             SourceState::Changed { .. } => "changed",
+            SourceState::Unusable { .. } => "unusable",
             SourceState::Unreachable { .. } => "unreachable",
+        }
+    }
+}
+
+/// Returns the name of a file type that cannot be a source.
+fn kind_of(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+/// Returns the path that the document's source had when it was parsed, if `file` is another file.
+fn earlier_place(file: &Path, document: &Document) -> Option<PathBuf> {
+    let before = PathBuf::from(document.source().path);
+    let now = names::absolute(file).ok()?;
+    let same = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    let is_same_file = || {
+        let [now, before] = [&now, &before].map(|path| std::fs::metadata(path).ok());
+        now.as_ref().map(same).is_some_and(|now| before.as_ref().map(same) == Some(now))
+    };
+    (before.is_absolute() && before != now && !is_same_file()).then_some(before)
+}
+
+/// Why `auto` does not parse a source again.
+enum Keep {
+    /// The store is a backup of the store at this path.
+    Backup(PathBuf),
+    /// The source had this path when it was parsed.
+    Moved(PathBuf),
+}
+
+impl Keep {
+    fn of(directory: &Path, file: &Path, document: &Document) -> Option<Keep> {
+        match original_of_backup(directory) {
+            Ok(None) => earlier_place(file, document).map(Keep::Moved),
+            Ok(Some(original)) => Some(Keep::Backup(original)),
+            // The mark is there, and cannot be read.
+            Err(_) => Some(Keep::Backup(PathBuf::from("another store"))),
+        }
+    }
+
+    fn reason(&self) -> String {
+        match self {
+            Keep::Backup(original) => {
+                format!("the store is a backup of {}", original.display())
+            }
+            Keep::Moved(before) => {
+                format!("the store was moved: the source was {}", before.display())
+            }
         }
     }
 }
@@ -108,50 +179,90 @@ pub fn apply_policy(
     if stale == Stale::Use {
         return Ok(document);
     }
-    let (file, why) = match SourceState::of(directory, &document) {
+    let (file, problem) = match SourceState::of(directory, &document) {
         SourceState::NoSource | SourceState::Unchanged => return Ok(document),
         SourceState::Unsure { file } => match stamp_if_same(&file, &document) {
             // Stores the time stamp, so that later processes need not read the file.
-            Some(modified_ns) if modified_ns != 0 && stale == Stale::Refresh => {
+            Some(modified_ns)
+                if modified_ns != 0 && may_refresh(directory, &file, &document, stale) =>
+            {
                 // A process cannot write an object that it has open for reading.
                 drop(document);
-                store_time_stamp(store, name, modified_ns);
+                store_time_stamp(store, directory, name, modified_ns);
                 return Ok(store.read::<Document>(name)?);
             }
             Some(_) => return Ok(document),
             None => (file, None),
         },
         SourceState::Changed { file } => (file, None),
-        SourceState::Unreachable { file, why } => (file, Some(why)),
-    };
-    let what = match &why {
-        None => format!("its source {} has changed", file.display()),
-        Some(why) if why.kind() == io::ErrorKind::NotFound => {
-            format!("its source {} is gone", file.display())
+        SourceState::Unusable { file, what } => (file, Some(format!("is {what}, not a file"))),
+        SourceState::Unreachable { file, why } if why.kind() == io::ErrorKind::NotFound => {
+            (file, Some("is gone".to_string()))
         }
-        Some(why) => format!("its source {} cannot be read ({why})", file.display()),
+        SourceState::Unreachable { file, why } => (file, Some(format!("cannot be read ({why})"))),
     };
+    let is_there = problem.is_none();
+    let problem = problem.unwrap_or_else(|| "has changed".to_string());
+    let mut what = format!("its source {} {problem}", file.display());
     let shown = document.file_name().unwrap_or(name).to_string();
+    let keep = match stale {
+        Stale::Auto => Keep::of(directory, &file, &document),
+        _ => None,
+    };
+    if let Some(keep) = &keep {
+        what = format!("{what}; {}", keep.reason());
+    }
     match stale {
-        Stale::Fail => {
-            return Err(Failure::Stale { name: shown, what, is_there: why.is_none() });
-        }
-        Stale::Refresh if why.is_none() => {}
+        Stale::Fail => return Err(Failure::Stale { name: shown, what, is_there }),
+        Stale::Auto | Stale::Refresh if is_there && keep.is_none() => {}
         _ => {
-            output::warn(&format!("document `{shown}`: {what}; {FALLBACK}"));
+            let remedy = match keep {
+                Some(_) if is_there => "`--stale refresh` parses that source, ",
+                _ => "",
+            };
+            output::warn(&format!(
+                "document `{shown}`: {what}; {USES_STORED} ({remedy}{TURN_OFF})"
+            ));
             return Ok(document);
         }
     }
     drop(document);
     if let Err(failure) = refresh(store, directory, name, &file) {
         output::warn(&format!(
-            "document `{shown}`: {what} and cannot be parsed again: {failure}; {FALLBACK}"
+            "document `{shown}`: {what} and cannot be parsed again: {}; {USES_STORED} \
+             ({TURN_OFF})",
+            cause(&failure)
         ));
     }
     Ok(store.read::<Document>(name)?)
 }
 
-const FALLBACK: &str = "using the stored document (`--stale use` turns this warning off)";
+const USES_STORED: &str = "using the stored document";
+const TURN_OFF: &str = "`--stale use` turns this warning off";
+
+/// Returns the cause of a failed refresh. The remedies of `parse` are options that a query lacks.
+fn cause(failure: &Failure) -> String {
+    match failure {
+        Failure::NotMarkup { format, .. } => {
+            format!("it is {}, not HTML or XML", format.description)
+        }
+        Failure::TooLong { path, bytes_max } => format!(
+            "it is longer than {} MiB: parse it with `evermap parse --limit MIB {}`",
+            bytes_max >> 20,
+            path.display()
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// Returns true if the policy allows a change of the stored document.
+fn may_refresh(directory: &Path, file: &Path, document: &Document, stale: Stale) -> bool {
+    match stale {
+        Stale::Refresh => true,
+        Stale::Auto => Keep::of(directory, file, document).is_none(),
+        Stale::Warn | Stale::Use | Stale::Fail => false,
+    }
+}
 
 /// Returns a file's time stamp in ns (0 if it is too new) if `document` was parsed from the same
 /// contents. Reads the file.
@@ -175,7 +286,7 @@ fn refresh(store: &Store, directory: &Path, name: &str, file: &Path) -> Result<(
     let mut contents = input.read(SOURCE_MIB << 20, false)?;
     if contents.source.hash == stored.hash {
         if contents.source.modified_ns != 0 {
-            store_time_stamp(store, name, contents.source.modified_ns);
+            store_time_stamp(store, directory, name, contents.source.modified_ns);
         }
         return Ok(());
     }
@@ -196,7 +307,12 @@ fn refresh(store: &Store, directory: &Path, name: &str, file: &Path) -> Result<(
 
 /// Stores the time stamp of a source with unchanged contents. Best effort: without it later
 /// processes read the source as well.
-pub fn store_time_stamp(store: &Store, name: &str, modified_ns: u64) {
+///
+/// Stores nothing while a rebase can be undone, because an undo refuses to lose a later commit.
+fn store_time_stamp(store: &Store, directory: &Path, name: &str, modified_ns: u64) {
+    if has_undo(directory) {
+        return;
+    }
     let committed = store.write::<Document>(name).and_then(|mut session| {
         Document::set_modified(session.root_mut(), modified_ns);
         session.commit()?;
@@ -205,6 +321,14 @@ pub fn store_time_stamp(store: &Store, name: &str, modified_ns: u64) {
     if let Err(error) = committed {
         tracing::debug!(%error, name, "cannot store the source's time stamp");
     }
+}
+
+/// Returns true if the store's directory has the old files of a rebase.
+fn has_undo(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name())
+        .any(|name| name.as_encoded_bytes().starts_with(b"rebase-"))
 }
 
 /// Locks the store's directory against other processes that parse sources again.

@@ -137,8 +137,7 @@ fn every_verb_for_documents_accepts_a_path() {
         assert_eq!(place.ok(&["ls"]), "b/index.html\n");
         place.ok(&["parse", "a/index.html"]);
     }
-    // A name given by the user has no slash, because it would be taken for a path.
-    place.fails(2, "contains a slash", &["mv", "a/index.html", "b/other.html"]);
+    // `parse` names a document after its file, or by a name without a slash.
     place.fails(2, "contains a slash", &["parse", "a/index.html", "--name", "x/y"]);
     assert!(place.ok(&["check"]).contains("nothing found"));
 }
@@ -193,9 +192,102 @@ fn a_store_that_is_moved_with_its_files_finds_them() {
     let query = ["query", "moved/a/index.html", "h1", "--text"];
     let ran = in_store("moved", &query);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "first\n", ""), "{ran:?}");
+    // The file at the new place may be another one, so its contents are not taken unless asked.
     place.file("moved/a/index.html", "<h1>changed</h1>");
+    let before = common::contents(&place.path("moved/store"));
     let ran = in_store("moved", &query);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "first\n"), "{ran:?}");
+    assert!(ran.err.contains("the store was moved: the source was"), "{ran:?}");
+    assert!(
+        ran.err.contains("site/a/index.html") && ran.err.contains("--stale refresh"),
+        "{ran:?}"
+    );
+    assert_eq!(common::contents(&place.path("moved/store")), before, "the store has changed");
+    let asked = [&query[..], &["--stale", "refresh"]].concat();
+    let ran = in_store("moved", &asked);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "changed\n", ""), "{ran:?}");
+    // From then on the new place is the document's.
+    place.file("moved/a/index.html", "<h1>again</h1>");
+    let ran = in_store("moved", &query);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "again\n", ""), "{ran:?}");
+}
+
+/// A store that is moved alone meets other files of the same names.
+#[test]
+fn a_store_that_is_moved_without_its_files_takes_no_others() {
+    let place = two_pages();
+    let in_store = |store: &str, arguments: &[&str]| {
+        let mut command = place.bare(&["--store", store]);
+        Ran::of(command.args(arguments).output().unwrap())
+    };
+    place.file("a/page.html", "<h1>mine</h1>");
+    place.file("b/page.html", "<h1>another</h1>");
+    assert_eq!(in_store("a/store", &["parse", "a/page.html"]).code, 0);
+    std::fs::rename(place.path("a/store"), place.path("b/store")).unwrap();
+    let before = common::contents(&place.path("b/store"));
+    for _ in 0..2 {
+        let ran = in_store("b/store", &["query", "page.html", "h1", "--text"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "mine\n"), "{ran:?}");
+        assert!(ran.err.contains("b/page.html has changed") && ran.err.contains("a/page.html"));
+    }
+    assert_eq!(common::contents(&place.path("b/store")), before, "the store has changed");
+    // The same file by another path is not another file.
+    std::fs::rename(place.path("b/store"), place.path("a/store")).unwrap();
+    std::os::unix::fs::symlink("a", place.path("link")).unwrap();
+    place.file("a/page.html", "<h1>newer</h1>");
+    let ran = in_store("link/store", &["query", "page.html", "h1", "--text"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "newer\n", ""), "{ran:?}");
+}
+
+#[test]
+fn a_renamed_document_gets_its_old_name_back() {
+    let place = two_pages();
+    let other = Place::new();
+    let outside = other.file("index.html", "<h1>outside</h1>").to_str().unwrap().to_string();
+    let folder = ["directory-with-a-long-name"; 20].join("/");
+    std::fs::create_dir_all(place.path(&folder)).unwrap();
+    let long = format!("{folder}/index.html");
+    place.file(&long, "<h1>long</h1>");
+    let names = ["a/index.html", &outside, &long];
+    place.ok(&[&["parse"][..], &names].concat());
+    let listing = place.ok(&["ls"]);
+    for name in names {
+        place.ok(&["mv", name, "short"]);
+        place.fails(3, "no object", &["query", name, "h1"]);
+        place.ok(&["mv", "short", name]);
+        assert_eq!(place.ok(&["ls"]), listing);
+        assert!(place.ok(&["parse", name]).contains("unchanged"));
+    }
+    // An import under such a name also makes the object that the name finds.
+    let file = place.path("exported");
+    place.ok(&["export", "a/index.html", file.to_str().unwrap()]);
+    place.ok(&["import", file.to_str().unwrap(), "c/index.html"]);
+    assert_eq!(place.heading_in("", "c/index.html"), "first");
+    // Names that no path has are refused.
+    for name in ["a//b", "a/", "./a", "a/../b", "//x"] {
+        place.fails(2, "a part between its slashes", &["mv", "c/index.html", name]);
+        place.fails(2, "a part between", &["import", file.to_str().unwrap(), name]);
+    }
+    // A file does not replace a document of another file that was given its name.
+    place.ok(&["mv", "c/index.html", "b/index.html"]);
+    place.fails(9, "was made from", &["parse", "b/index.html"]);
+    assert_eq!(place.heading_in("", "b/index.html"), "first");
+}
+
+#[test]
+fn the_end_of_a_name_removes_and_renames_nothing() {
+    let place = two_pages();
+    place.ok(&["parse", "a/index.html"]);
+    let says = "`index.html` is only the end of `a/index.html`; type the whole name";
+    for folder in ["", "b"] {
+        place.run_in(folder, &["rm", "index.html"]).failed(2, says);
+        place.run_in(folder, &["mv", "index.html", "front"]).failed(2, says);
+        assert_eq!(place.ok(&["ls"]), "a/index.html\n");
+    }
+    // In the file's directory it is the path of the file.
+    let ran = place.run_in("a", &["rm", "index.html"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(place.ok(&["ls"]), "");
 }
 
 /// In stores of older versions documents are named after their files' base names.

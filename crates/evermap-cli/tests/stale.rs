@@ -145,6 +145,157 @@ fn queries_at_the_same_time_parse_a_changed_source_once() {
     }
 }
 
+/// The policies for a document whose source is there, but is not a file.
+#[test]
+fn a_source_that_is_not_a_file_any_more_is_reported_and_never_waited_for() {
+    for what in ["a directory", "a FIFO", "a socket", "a device"] {
+        let place = place();
+        let path = place.path("page.html");
+        std::fs::remove_file(&path).unwrap();
+        let listener;
+        match what {
+            "a directory" => std::fs::create_dir(&path).unwrap(),
+            "a FIFO" => {
+                let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+                assert!(made.success());
+            }
+            "a socket" => {
+                listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+                let _ = &listener;
+            }
+            _ => std::os::unix::fs::symlink("/dev/null", &path).unwrap(),
+        }
+        let says = format!("page.html is {what}, not a file; using the stored document");
+        for how in ["auto", "refresh", "warn"] {
+            let ran = query(&place, how);
+            assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{how} {ran:?}");
+            assert!(ran.err.contains(&says), "{how} {ran:?}");
+        }
+        query(&place, "fail").failed(12, &format!("is {what}, not a file"));
+        assert_eq!(query(&place, "use").err, "");
+        assert_eq!(place.info("page.html")["source"]["standing"], "unusable");
+    }
+}
+
+#[test]
+fn a_document_from_a_pipe_has_no_source_to_compare() {
+    let place = Place::new();
+    let path = place.path("page.html");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let writer = {
+        let path = path.clone();
+        std::thread::spawn(move || std::fs::write(path, "<h1>one</h1>").unwrap())
+    };
+    place.ok(&["parse", "page.html"]);
+    writer.join().unwrap();
+    for how in ["auto", "refresh", "warn", "fail"] {
+        let ran = query(&place, how);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "one\n", ""), "{ran:?}");
+    }
+    assert_eq!(place.info("page.html")["source"]["standing"], "none");
+}
+
+/// Documents of a file next to the store, and of one elsewhere, in a backup next to the store.
+#[test]
+fn a_backup_keeps_its_versions_unless_it_is_asked_for_newer_ones() {
+    let (place, elsewhere) = (place(), Place::new());
+    let other = elsewhere.file("other.html", "<h1>one</h1>");
+    place.ok(&["parse", other.to_str().unwrap()]);
+    // A source with a time stamp that was too new to be stored.
+    std::fs::write(place.path("new.html"), "<h1>one</h1>").unwrap();
+    place.ok(&["parse", "new.html"]);
+    set_age(&place.path("new.html"), 60);
+    let backup = place.path("backup");
+    place.ok(&["store", "backup", backup.to_str().unwrap()]);
+    let again = place.path("again");
+    let in_backup = |backup: &std::path::Path, arguments: &[&str]| {
+        let mut command = place.bare(&["--store", backup.to_str().unwrap()]);
+        Ran::of(command.args(arguments).output().unwrap())
+    };
+    assert_eq!(in_backup(&backup, &["store", "backup", again.to_str().unwrap()]).code, 0);
+    change(&place, "<h1>two</h1>", 50);
+    elsewhere.file("other.html", "<h1>two</h1>");
+    let documents = ["page.html", other.to_str().unwrap(), "new.html"];
+    for backup in [&backup, &again] {
+        let before = common::contents(backup);
+        for name in documents {
+            for how in [&[][..], &["--stale", "warn"], &["--stale", "use"]] {
+                let query = [&["query", name, "h1", "--text"], how].concat();
+                let ran = in_backup(backup, &query);
+                assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
+                let mark = format!("is a backup of {}", place.store().display());
+                let is_told = how.is_empty() && name != "new.html";
+                assert_eq!(ran.err.contains(&mark), is_told, "{ran:?}");
+            }
+        }
+        assert_eq!(common::contents(backup), before, "a query changed {}", backup.display());
+    }
+    // A restored store has no mark, nor has a backup of an older version.
+    let restored = place.path("restored");
+    let restore = ["store", "restore", backup.to_str().unwrap()];
+    assert_eq!(in_backup(&restored, &restore).code, 0);
+    std::fs::remove_file(again.join("backup-of")).unwrap();
+    for store in [restored, again] {
+        let ran = in_backup(&store, &QUERY);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "two\n", ""), "{ran:?}");
+    }
+    let ran = in_backup(&backup, &[&QUERY[..], &["--stale", "refresh"]].concat());
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "two\n", ""), "{ran:?}");
+}
+
+/// A marked store can be replaced, as a store can.
+#[test]
+fn a_backup_can_be_replaced_by_a_restore() {
+    let place = place();
+    let [backup, other] = ["backup", "other"].map(|name| place.path(name).display().to_string());
+    place.ok(&["store", "backup", &backup]);
+    place.ok(&["store", "backup", &other]);
+    let mut restore = place.bare(&["--store", &backup, "store", "restore", &other, "--force"]);
+    let ran = Ran::of(restore.output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!place.path("backup/backup-of").exists());
+}
+
+/// Only the time stamp of the source is new, so a query has nothing to lose by an undo.
+#[test]
+fn a_query_leaves_a_rebase_undoable() {
+    let place = place();
+    place.ok(&["store", "rebase"]);
+    set_age(&place.path("page.html"), 20);
+    assert_eq!(place.ok(&QUERY), "one\n");
+    place.ok(&["store", "rebase", "--undo"]);
+    assert_eq!(place.ok(&QUERY), "one\n");
+    assert_eq!(place.info("page.html")["source"]["standing"], "unchanged");
+}
+
+/// Changes a byte of the text in the object's file, as a failing disk does.
+fn damage(place: &Place, name: &str, text: &[u8]) {
+    let path = place.store().join("objects").join(place.uuid(name));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text).expect("the text");
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_page_of_a_document_is_an_error_and_nothing_is_printed() {
+    let place = Place::new();
+    let large = format!("<h1>large</h1><p>{}</p><b>end</b>", "text ".repeat(1_000_000));
+    place.file("small.html", "<h1>small</h1><p>paragraph</p>");
+    place.file("large.html", large);
+    place.ok(&["parse", "small.html", "large.html"]);
+    place.ok(&["query", "large.html", "h1", "--verify"]);
+    damage(&place, "small.html", b"paragraph");
+    damage(&place, "large.html", b"text text");
+    // The query does not use the damaged byte.
+    for how in [&[][..], &["--verify"], &["--count"], &["--json"]] {
+        let query = [&["query", "small.html", "h1"], how].concat();
+        place.run(&query).failed(5, "evermap parse --force");
+    }
+    place.ok(&["query", "large.html", "h1"]);
+    place.fails(5, "evermap parse --force", &["query", "large.html", "h1", "--verify"]);
+}
+
 /// The warning says that the source cannot be parsed again.
 #[test]
 fn a_query_in_a_read_only_store_uses_the_stored_document_and_warns() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap_complete::ArgValueCompleter;
 use evermap::Store;
 
-use crate::completion::objects;
+use crate::completion::whole_names;
 use crate::failure::Failure;
 use crate::names;
 
@@ -19,7 +19,7 @@ Example:
   evermap mv page.html letter.html")]
 pub struct Mv {
     /// Current name
-    #[arg(add = ArgValueCompleter::new(objects))]
+    #[arg(add = ArgValueCompleter::new(whole_names))]
     from: String,
     /// New name
     to: String,
@@ -27,12 +27,12 @@ pub struct Mv {
 
 impl Mv {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        let to = names::check_given(&self.to)?;
         let store = Store::open(directory)?;
-        let from = names::resolve(&store, directory, &self.from)?;
+        let from = names::resolve_whole(&store, directory, &self.from)?;
         if names::is_guest_object(&store, &from) {
             return Err(Failure::GuestName { name: from });
         }
-        Ok(store.rename(&from, to)?)
+        let to = names::renamed(&store, &from, &self.to)?;
+        Ok(store.rename(&from, &to)?)
     }
 }

@@ -227,6 +227,7 @@ impl Parse {
     fn keep_base_name(&self, store: &Store, job: &mut Job) {
         let path = Path::new(job.input.stored_path());
         let base = path.file_name().and_then(|name| name.to_str());
+        let base = base.filter(|_| path.is_absolute());
         if let (Some(_), Some(base)) = (&job.file_name, base)
             && base != job.object
             && names::is_named_by_base(store, base, path)
@@ -236,7 +237,7 @@ impl Parse {
         }
     }
 
-    /// Refuses to replace a document of another file that has this file's base name.
+    /// Refuses to replace a document of another file that has this file's name.
     fn refuse_other_source(
         &self,
         object: &str,
@@ -245,8 +246,12 @@ impl Parse {
         old: &Document,
     ) -> Result<(), Failure> {
         let source_path = old.source().path;
-        match file_name.is_some() && old.file_name().is_none() && source_path != input.stored_path()
-        {
+        let is_other = match old.file_name() {
+            None => source_path != input.stored_path(),
+            // The old document was renamed.
+            old_name => old_name != file_name,
+        };
+        match file_name.is_some() && is_other {
             true => Err(Failure::NameOfOtherSource { name: object.to_string(), source_path }),
             false => Ok(()),
         }
@@ -340,9 +345,9 @@ impl Report {
     /// Returns the report as a line. A single document's line includes the time of the commit.
     fn to_text(&self, documents: usize) -> String {
         let sizes = format!(
-            "{}: {} nodes, {} -> {}",
+            "{}: {}, {} -> {}",
             self.name,
-            output::count(self.nodes),
+            output::counted(self.nodes, "node"),
             output::bytes(self.source_bytes),
             self.stored_bytes.map_or_else(|| "?".to_string(), output::bytes),
         );

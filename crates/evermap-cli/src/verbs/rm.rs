@@ -5,14 +5,14 @@ use std::path::Path;
 use clap_complete::ArgValueCompleter;
 use evermap::Store;
 
-use crate::completion::objects;
+use crate::completion::whole_names;
 use crate::failure::Failure;
 use crate::names;
 
 /// Remove objects
 ///
 /// Processes that have an object open keep reading it. A name that cannot be removed is reported,
-/// and the others are removed.
+/// and the others are removed. The end of a name is not enough here.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -20,7 +20,7 @@ Example:
 pub struct Rm {
     /// Names of the objects, or paths of their files; `evermap ls` lists the names
     #[arg(value_name = "NAME", required = true)]
-    #[arg(add = ArgValueCompleter::new(objects))]
+    #[arg(add = ArgValueCompleter::new(whole_names))]
     names: Vec<String>,
 }
 
@@ -29,8 +29,8 @@ impl Rm {
         let store = Store::open(directory)?;
         let mut outcome = Ok(());
         for name in &self.names {
-            let removed =
-                names::resolve(&store, directory, name).and_then(|name| Ok(store.remove(&name)?));
+            let removed = names::resolve_whole(&store, directory, name)
+                .and_then(|name| Ok(store.remove(&name)?));
             if let Err(failure) = removed {
                 // The last failure is returned; earlier ones are reported here.
                 if let Err(earlier) = std::mem::replace(&mut outcome, Err(failure)) {

@@ -107,7 +107,10 @@ impl Export {
             // A device or a named pipe is written to, never replaced.
             let file = File::options().write(true).open(&self.file).map_err(failed)?;
             let mut target = BufWriter::with_capacity(BUFFER_BYTES, file);
-            let report = export(&mut target)?;
+            let report = export(&mut target).map_err(|failure| match failure {
+                Failure::Store(Error::DiskFull { .. }) => failed(io::ErrorKind::StorageFull.into()),
+                other => other,
+            })?;
             target.flush().map_err(failed)?;
             return self.print_report(&report);
         }
@@ -172,7 +175,7 @@ fn closed_pipe(error: Error) -> Failure {
 ///
 /// Makes the store if it does not exist. The object keeps its addresses if they belong to this
 /// store and are free. Otherwise it gets others, and its pointers are rewritten as by `evermap
-/// rebase`.
+/// store rebase`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -207,7 +210,7 @@ impl Import {
         let mut options =
             ImportOptions::new().create(true).display_name(&self.file).samples(self.samples);
         if let Some(name) = &self.name {
-            options = options.name(names::check_given(name)?);
+            options = options.name(names::check_new(name)?);
         }
         let report = if self.file == Path::new("-") {
             evermap::tools::import(directory, &mut io::stdin().lock(), &options)?
