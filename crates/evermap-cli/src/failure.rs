@@ -45,6 +45,11 @@ pub enum Failure {
         "no process {id}; give `--pid` the id of a running process that uses the object, or leave `--pid` out"
     )]
     NoProcess { id: u32 },
+    /// `audit --pid` may not read the process's memory map.
+    #[error(
+        "cannot read the memory map of process {id}: {why}; run as its user or as root, or leave `--pid` out"
+    )]
+    ProcessDenied { id: u32, why: String },
     /// `restore` cannot read its source as a backup.
     #[error("no backup at {}: {why}; name a directory that `evermap store backup DEST` made", path.display())]
     NoBackup { path: PathBuf, why: String },
@@ -234,6 +239,7 @@ impl Failure {
             Failure::TargetNotDirectory { .. } => 9,
             Failure::GuestName { .. } => 2,
             Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
+            Failure::ProcessDenied { .. } => 6,
             Failure::Source { source, .. } => io_exit_code(source, 8),
             Failure::Target { source, .. } => io_exit_code(source, 10),
             Failure::Parse { source, .. } if source.kind == ParseErrorKind::NoMemory => 7,
@@ -455,7 +461,7 @@ fn is_out_of_resources(kind: io::ErrorKind) -> bool {
 }
 
 /// Words that occur in every remedy for missing resources: no second remedy is added.
-const REMEDIES: [&str; 3] = ["ulimit", "free ", "another disk"];
+const REMEDIES: [&str; 4] = ["ulimit", "free ", "another disk", "name a file"];
 
 /// Returns the remedy if a limit or a full disk caused the error.
 fn resource_remedy(failure: &Failure) -> Option<&'static str> {
@@ -497,8 +503,14 @@ fn read_error_message(source: &io::Error) -> String {
 
 /// Returns the cause and the remedy of a failure to write a file.
 fn write_error_message(path: &Path, source: &io::Error) -> String {
-    let directory = parent_directory(path).display();
+    let folder = parent_directory(path);
+    let directory = folder.display();
+    let is_device =
+        || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
     match source.kind() {
+        io::ErrorKind::NotFound if folder.is_dir() => {
+            format!("files cannot be created in {directory}; name a file elsewhere")
+        }
         io::ErrorKind::NotFound => {
             format!("directory {directory} does not exist; create it, or name a file elsewhere")
         }
@@ -510,6 +522,9 @@ fn write_error_message(path: &Path, source: &io::Error) -> String {
              mounted read-only",
             without_path(source)
         ),
+        io::ErrorKind::StorageFull if is_device() => {
+            "this device accepts no more bytes; name a file".to_string()
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("no space left; free some in {directory}, or name a file on another disk")
         }
@@ -596,7 +611,8 @@ fn store_message(error: &Error) -> String {
             path.display()
         ),
         Error::PointsElsewhere { object, count, to, first } => format!(
-            "object `{object}` has {count} pointers to {to} (the first at {first}); `--force` exports it anyway, and those pointers will be invalid"
+            "object `{object}` has {} to {to} (the first at {first}); `--force` exports it anyway, and such pointers will be invalid",
+            output::counted(*count, "pointer")
         ),
         Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_object_file(path) => {
             format!("{error}; if it is a document, parse it again with `evermap parse --force`")

@@ -9,6 +9,9 @@ use std::fmt::Write;
 use clap::builder::Styles;
 use clap::{Arg, Command};
 
+/// The command in one line, for its manual page.
+pub const SUMMARY: &str = "store data in memory-mapped files, and query documents without parsing";
+
 /// Text at the top of `--help`.
 pub const ABOUT: &str = "\
 Evermap stores data in files that programs map into memory, so that a later process uses it at \
@@ -162,6 +165,24 @@ mod tests {
             check(&path, verb);
             for_each_verb(verb, &path, check);
         }
+    }
+
+    #[test]
+    fn help_names_no_old_spelling() {
+        let mut command = Arguments::full_command();
+        command.build();
+        let store = command.find_subcommand("store").unwrap();
+        let old: Vec<String> = store
+            .get_subcommands()
+            .filter(|verb| verb.get_name() != "help")
+            .map(|verb| format!("evermap {} ", verb.get_name()))
+            .collect();
+        for_each_verb(&command, "evermap", &mut |path, verb| {
+            let help = verb.clone().render_long_help().to_string();
+            let words: Vec<&str> = help.split_whitespace().collect();
+            let text = words.join(" ").replace('`', " ");
+            assert!(!old.iter().any(|old| text.contains(old.as_str())), "{path}: {help}");
+        });
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod comparison;
 mod completion;
 mod failure;
 mod help;
+mod hints;
 mod kinds;
 mod limits;
 mod memory;
@@ -25,6 +26,8 @@ mod source;
 mod stale;
 mod verbs;
 
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use arguments::{Arguments, Verb};
@@ -44,18 +47,28 @@ fn command() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::parse_line(&words) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let words = words.iter().map(|word| word.to_string_lossy().into_owned());
-            match absent::missing_feature(&error, words.skip(1)) {
-                Some(failure) => return failure.report(),
-                None => error.exit(),
-            }
-        }
+        Err(error) => return refuse(error, &words),
     };
     output::trace_to_stderr(arguments.common.verbose);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Prints an error of the command line, or the help that it asks for.
+fn refuse(mut error: clap::Error, words: &[OsString]) -> ExitCode {
+    let words: Vec<String> =
+        words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(failure) = absent::missing_feature(&error, words.iter().cloned()) {
+        return failure.report();
+    }
+    hints::correct(&mut error, &words, &Arguments::full_command());
+    let code = ExitCode::from(error.exit_code() as u8);
+    match error.print().and_then(|()| io::stdout().flush()) {
+        // A closed stderr leaves no way to report anything.
+        Err(source) if !error.use_stderr() => Failure::Output(source).report(),
+        _ => code,
     }
 }
 

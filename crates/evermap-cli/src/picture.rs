@@ -6,7 +6,7 @@ use evermap::tools::{Cell, CellKind, Colour, ObjectMap, Picture};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Maximum number of lines of cells. A terminal with few lines has fewer.
+/// Maximum number of lines of cells, without `--wide`. A terminal with few lines has fewer.
 const LINES_MAX: u16 = 24;
 /// Number of columns if the output is not a terminal.
 const COLUMNS_WITHOUT_TERMINAL: u16 = 80;
@@ -36,9 +36,14 @@ impl Style {
     /// Returns the style for the terminal on stdout.
     pub fn of_terminal(wide: bool, no_color: bool) -> Style {
         let terminal = Term::stdout();
-        let (lines, columns) = terminal.size_checked().unwrap_or((0, COLUMNS_WITHOUT_TERMINAL));
+        let of_terminal = terminal.size_checked();
+        // A pipe or a file takes lines of any width.
+        let without = if wide { 2 * COLUMNS_WITHOUT_TERMINAL } else { COLUMNS_WITHOUT_TERMINAL };
+        let (lines, columns) = of_terminal.unwrap_or((0, without));
         // Twelve lines are left for the title and the legend, if the terminal has them.
         let lines = lines.saturating_sub(12).clamp(8, LINES_MAX);
+        // A terminal cannot be wider than it is, but it can scroll.
+        let lines = if wide { 2 * lines } else { lines };
         let all = std::env::var("COLORTERM").is_ok_and(|c| c == "truecolor" || c == "24bit");
         let colours = match (no_color || !console::colors_enabled(), all) {
             (true, _) => Colours::None,
@@ -85,11 +90,11 @@ pub fn draw(map: &ObjectMap, style: &Style, output: &mut Output) -> Result<(), F
     let picture = map.picture(style.columns * rows);
     let totals = &picture.totals;
     output.line(&format!(
-        "{}: commit {}, file {}, {} blocks with {}, {} in memory",
+        "{}: commit {}, file {}, {} with {}, {} in memory",
         output::plain(&picture.name),
         picture.sequence,
         output::bytes(picture.file_bytes),
-        output::count(totals.blocks),
+        output::counted(totals.blocks, "block"),
         output::bytes(totals.allocated_bytes),
         output::bytes(totals.resident_bytes),
     ))?;
@@ -197,8 +202,8 @@ fn legend(picture: &Picture, style: &Style, output: &mut Output) -> Result<(), F
     for (class, of) in picture.classes.iter().enumerate() {
         let in_all = output::bytes(of.blocks * u64::from(of.block_bytes));
         let blocks =
-            format!("{} of {} blocks", output::count(of.blocks), output::count(of.blocks_max));
-        let what = format!("{} bytes", output::count(u64::from(of.block_bytes)));
+            format!("{} of {}", output::count(of.blocks), output::counted(of.blocks_max, "block"));
+        let what = output::counted(u64::from(of.block_bytes), "byte");
         say(CellKind::Slab(class), what, format!("{blocks}, {in_all}"))?;
     }
     let totals = &picture.totals;

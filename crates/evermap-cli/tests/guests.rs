@@ -165,7 +165,7 @@ fn a_rust_guest_reopens_its_heap() {
     assert_eq!(lines.remove(0), "run 2");
     lines.sort_unstable();
     assert_eq!(lines, ["one: 2", "two: 2"]);
-    assert!(second.err.contains("1 commits"), "{}", second.err);
+    assert!(second.err.contains("1 commit,"), "{}", second.err);
     let list = place.run(&["sandbox", "list"]);
     assert!(
         list.out.contains("guest_words:words") && list.out.contains("0x10000000"),

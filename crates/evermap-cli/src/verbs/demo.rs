@@ -158,7 +158,11 @@ fn summary(measured: &[Measured]) -> Option<String> {
         Times::of("", SUBJECTS[0], vec![parsing_ms / 1e3])?,
         Times::of("", SUBJECTS[1], vec![ready_us / 1e6])?,
     ];
-    comparison::sentences(&times, SUBJECTS[0], Figure::Median).pop()
+    let sentence = comparison::sentences(&times, SUBJECTS[0], Figure::Median).pop()?;
+    Some(match measured.len() {
+        1 => sentence,
+        documents => format!("Sum over all {documents} documents: {sentence}"),
+    })
 }
 
 fn failed(what: &str, source: std::io::Error) -> Failure {

@@ -5,13 +5,16 @@
 //! examples, and its page would repeat each default and each value on lines of their own.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use clap::builder::StyledStr;
+use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, Command, Subcommand};
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
+use crate::help;
+use crate::output::Output;
 
 /// Write the help of all verbs as manual pages, or as one page of Markdown
 #[derive(Debug, clap::Args)]
@@ -31,7 +34,7 @@ enum What {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Write a reference of all verbs to FILE, in Markdown
+    /// Write a reference of all verbs to FILE, in Markdown; `-` is standard output
     Reference {
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -42,19 +45,78 @@ impl Generate {
     pub fn run(&self) -> Result<(), Failure> {
         let command = Arguments::full_command();
         match &self.what {
+            What::Man { directory } if directory.as_os_str() == "-" => Err(Failure::Usage(
+                "cannot write manual pages to `-`: there is one for each verb; name a directory"
+                    .to_string(),
+            )),
             What::Man { directory } => std::fs::create_dir_all(directory)
-                .and_then(|()| clap_mangen::generate_to(command, directory))
+                .and_then(|()| write_manual(command, directory))
                 .map_err(|source| Failure::Target { path: directory.clone(), source }),
             What::Reference { file } => {
                 let mut command = command.disable_help_subcommand(true);
                 command.build();
                 let mut page = "# Verbs of the `evermap` command\n".to_string();
                 add_verbs(&command, &mut page);
+                if file.as_os_str() == "-" {
+                    let mut output = Output::new();
+                    output.raw().write_all(page.as_bytes())?;
+                    return output.finish();
+                }
                 std::fs::write(file, page)
                     .map_err(|source| Failure::Target { path: file.clone(), source })
             }
         }
     }
+}
+
+/// Writes a manual page for the command and each of its visible verbs.
+fn write_manual(command: Command, directory: &Path) -> io::Result<()> {
+    // The section NAME is the short text, and DESCRIPTION the long one.
+    let mut command = command.about(help::SUMMARY).long_about(help::ABOUT);
+    command = command.disable_help_subcommand(true);
+    command.build();
+    write_page(&command, directory)
+}
+
+fn write_page(command: &Command, directory: &Path) -> io::Result<()> {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        write_page(verb, directory)?;
+    }
+    let after = command.get_after_long_help().or(command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    let bare = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    let man = clap_mangen::Man::new(bare);
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    page.extend(sections(&after).into_bytes());
+    std::fs::write(directory.join(man.get_filename()), page)
+}
+
+/// Returns the text after the options as sections of a manual page, line by line.
+fn sections(after: &str) -> String {
+    let mut text = String::new();
+    let mut is_open = false;
+    for line in after.lines() {
+        let heading = match line {
+            "Example:" | "Examples:" => Some("EXAMPLES"),
+            "Exit codes:" => Some("EXIT STATUS"),
+            _ if !is_open => Some("NOTES"),
+            _ => None,
+        };
+        if let Some(heading) = heading {
+            let end = if is_open { ".fi\n" } else { "" };
+            let _ = write!(text, "{end}.SH \"{heading}\"\n.nf\n");
+            is_open = true;
+        }
+        if !line.ends_with(':') {
+            let escaped = line.replace('\\', "\\e").replace('-', "\\-");
+            let _ = writeln!(text, "\\&{escaped}");
+        }
+    }
+    if is_open {
+        text.push_str(".fi\n");
+    }
+    text
 }
 
 /// Adds a section for each verb without subcommands.

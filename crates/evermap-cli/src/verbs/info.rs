@@ -162,9 +162,9 @@ impl Report {
         say("commit", &object.commit.to_string())?;
         say("address", &object.address)?;
         say("regions", &object.regions.to_string())?;
-        let blocks = output::count(object.blocks);
+        let blocks = output::counted(object.blocks, "block");
         let allocated = output::bytes(object.allocated_bytes);
-        say("allocated", &format!("{blocks} blocks, {allocated}"))?;
+        say("allocated", &format!("{blocks}, {allocated}"))?;
         say("root type", &object.root_type)?;
         say("type id", &object.root_type_id)
     }

@@ -9,6 +9,13 @@ use crate::failure::{Failure, parent_directory};
 /// unchanged.
 pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
+    if path == Path::new("-") {
+        return Err(Failure::Usage(
+            "cannot write a result file to `-`: standard output has the report; name a file, or \
+             `./-` for a file of that name"
+                .to_string(),
+        ));
+    }
     let failed = |source| Failure::Target { path: path.into(), source };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {

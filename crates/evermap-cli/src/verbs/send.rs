@@ -143,9 +143,9 @@ impl SendFile {
         match self.json {
             true => output.json(sent)?,
             false => output.line(&format!(
-                "{}: {} files, {}, to {remote}",
+                "{}: {}, {}, to {remote}",
                 output::plain(&sent.path.display().to_string()),
-                output::count(sent.files),
+                output::counted(sent.files, "file"),
                 output::bytes(sent.bytes)
             ))?,
         }

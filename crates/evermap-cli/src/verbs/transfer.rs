@@ -158,18 +158,18 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
 fn of_a_tree(tree: &TreeSummary) -> String {
     let counts = &tree.counts;
     let named = [
-        (counts.files, "files"),
-        (counts.directories, "directories"),
-        (counts.links, "hard links"),
-        (counts.symlinks, "symbolic links"),
-        (counts.special, "special files"),
+        (counts.files, "file"),
+        (counts.directories, "directory"),
+        (counts.links, "hard link"),
+        (counts.symlinks, "symbolic link"),
+        (counts.special, "special file"),
     ];
     let there: Vec<String> = named
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(number, name)| format!("{} {name}", output::count(*number)))
+        .map(|(number, name)| output::counted(*number, name))
         .collect();
-    format!("{}; {} threads", there.join(", "), tree.threads)
+    format!("{}; {}", there.join(", "), output::counted(tree.threads as u64, "thread"))
 }
 
 /// Formats the cached shares of both files.

@@ -262,13 +262,13 @@ impl Load {
     fn table(&self, bytes: u64, cells: &[Cell], output: &mut Output) -> Result<(), Failure> {
         let state = if self.cold { "cold" } else { "cached" };
         output.line(&format!(
-            "{}: {}, {state}, {} % touched, {} % written, {}, {} rounds",
+            "{}: {}, {state}, {} % touched, {} % written, {}, {}",
             self.file.display(),
             output::bytes(bytes),
             self.touched,
             self.written.min(self.touched),
             name_of(self.order),
-            self.rounds
+            output::counted(u64::from(self.rounds), "round")
         ))?;
         let head = [
             "method",
@@ -291,7 +291,8 @@ impl Load {
         }
         let policy = cells.iter().find(|cell| cell.name == AUTOMATIC);
         if let Some(run) = policy.and_then(|cell| cell.runs.last()) {
-            output.line(&format!("{AUTOMATIC} = {}", run.why))?;
+            let noise = "the row of that method differs only by the noise of the measurement";
+            output.line(&format!("{AUTOMATIC} chose {}; {noise}", run.why))?;
         }
         if let Some(line) = against_best(cells) {
             output.line(&line)?;
@@ -360,5 +361,6 @@ fn against_best(cells: &[Cell]) -> Option<String> {
     let (best, seconds) = others
         .filter_map(|cell| Some((cell, finish(cell)?)))
         .min_by(|one, other| one.1.total_cmp(&other.1))?;
-    Some(format!("{AUTOMATIC} = {:.2} x {}, which finished first", policy / seconds, best.name))
+    let ratio = policy / seconds;
+    Some(format!("{AUTOMATIC} took {ratio:.2} x the time of {}, the fastest method", best.name))
 }

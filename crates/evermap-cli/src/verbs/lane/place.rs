@@ -533,8 +533,8 @@ fn print_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
     for pattern in &plan.unmatched {
         output.line(&output::plain(&format!("  skipped {pattern}: no file matches")))?;
     }
-    let count = output::count(plan.files.len() as u64);
-    output.line(&format!("{count} files, {} to be copied", output::bytes(plan.new_bytes())))
+    let files = output::counted(plan.files.len() as u64, "file");
+    output.line(&format!("{files}, {} to be copied", output::bytes(plan.new_bytes())))
 }
 
 fn summary_line(checked: &Checked) -> String {

@@ -46,7 +46,7 @@ pub struct Run {
     #[command(flatten)]
     state: state::State,
     /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
     command: Vec<OsString>,
 }
 

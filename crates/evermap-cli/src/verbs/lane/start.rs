@@ -17,7 +17,7 @@ pub struct Start {
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
     /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
     command: Vec<OsString>,
 }
 

@@ -47,7 +47,7 @@ pub struct Run {
     #[arg(long)]
     report: bool,
     /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
     command: Vec<OsString>,
 }
 

@@ -24,7 +24,7 @@ use crate::verbs::command::find;
 #[command(after_help = "\
 Examples:
   evermap sandbox exec --read page.html -- grep -c '<p' page.html
-  evermap sandbox exec --store ~/pages --read new.html -- evermap --store ~/pages parse new.html")]
+  evermap sandbox exec --store ~/pages -- evermap --store ~/pages query page.html h1 --stale use")]
 pub struct Exec {
     /// Allow reading and executing files at or below PATH
     #[arg(long, value_name = "PATH")]
@@ -32,7 +32,7 @@ pub struct Exec {
     /// Allow writing, creating and removing files at or below PATH as well
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
-    /// Allow use of the store at PATH: read and write its folder
+    /// Allow use of the store at PATH, which must exist: read and write its folder
     // Same name as the global option, which this verb does not have.
     #[arg(id = "store", long, short, value_name = "PATH")]
     stores: Vec<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Exec {
     #[arg(long)]
     best_effort: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
     command: Vec<OsString>,
 }
 

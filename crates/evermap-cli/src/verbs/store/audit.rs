@@ -130,6 +130,7 @@ impl Audit {
                 Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                     Failure::NoProcess { id }
                 }
+                Error::NotPermitted { why, .. } => Failure::ProcessDenied { id, why },
                 Error::Io { path, source, .. } => Failure::Source { path, source },
                 other => other.into(),
             })?;
@@ -242,10 +243,8 @@ fn print_text(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
         show_samples(&finding.samples, output)?;
     }
     if report.damaged_chunks > 0 {
-        let chunks = output::count(report.damaged_chunks);
-        output.line(&format!(
-            "damage    {chunks} chunks of the allocator: see `evermap store check`"
-        ))?;
+        let chunks = output::counted(report.damaged_chunks, "chunk");
+        output.line(&format!("damage    {chunks} of the allocator: see `evermap store check`"))?;
     }
     show_leaks(report, output)?;
     show_sizes(report, output)?;
@@ -264,8 +263,8 @@ fn print_text(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
         _ => "of unknown type: every word that could be an address counts as one",
     };
     output.line(&format!(
-        "{} blocks, {}, {} of them reachable from the root; {read}; {}",
-        output::count(report.blocks),
+        "{}, {}, {} of them reachable from the root; {read}; {}",
+        output::counted(report.blocks, "block"),
         output::bytes(report.bytes),
         output::count(report.reached_blocks),
         verdict(report),
@@ -283,14 +282,18 @@ fn show_leaks(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
     }
     let word = if doubt.is_some() { "unreached" } else { "leaked   " };
     output.line(&format!(
-        "{word} {} blocks, {}, with {} heads",
-        output::count(leaks.blocks),
+        "{word} {}, {}, with {}",
+        output::counted(leaks.blocks, "block"),
         output::bytes(leaks.bytes),
-        output::count(leaks.heads),
+        output::counted(leaks.heads, "head"),
     ))?;
     leaks.samples.iter().try_for_each(|leak| {
         let of = if leak.is_head { "" } else { ", reachable from another leaked block" };
-        output.line(&format!("          {:#x}, {} bytes{of}", leak.address, leak.bytes))
+        output.line(&format!(
+            "          {:#x}, {}{of}",
+            leak.address,
+            output::counted(leak.bytes, "byte")
+        ))
     })
 }
 
@@ -319,7 +322,7 @@ fn verdict(report: &AuditReport) -> String {
     let mut parts = Vec::new();
     let (damage, suspect) = (sum(report, Severity::Damage), sum(report, Severity::Suspect));
     if damage > 0 {
-        parts.push(format!("{} pointers damaged", output::count(damage)));
+        parts.push(format!("{} damaged", output::counted(damage, "pointer")));
     }
     if report.damaged_chunks > 0 {
         parts.push("the allocator is damaged".to_string());
@@ -328,10 +331,10 @@ fn verdict(report: &AuditReport) -> String {
         parts.push(format!("{} suspect", output::count(suspect)));
     }
     if report.leaks.blocks > 0 {
-        let blocks = output::count(report.leaks.blocks);
+        let blocks = output::counted(report.leaks.blocks, "block");
         parts.push(match report.doubt() {
-            None => format!("{blocks} blocks leaked"),
-            Some(_) => format!("{blocks} blocks without a visible path from the root"),
+            None => format!("{blocks} leaked"),
+            Some(_) => format!("{blocks} without a visible path from the root"),
         });
     }
     match parts.is_empty() {

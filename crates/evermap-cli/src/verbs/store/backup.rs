@@ -54,9 +54,9 @@ impl Backup {
         match report.findings.is_empty() {
             true => Ok(()),
             false => Err(Failure::DamageFound(format!(
-                "the copy was made, but store {} is damaged in {} places (listed above)",
+                "the copy was made, but store {} is damaged in {} (listed above)",
                 directory.display(),
-                report.findings.len()
+                output::counted(report.findings.len() as u64, "place")
             ))),
         }
     }
@@ -83,9 +83,9 @@ pub fn print_report(report: &BackupReport, start: Instant, json: bool) -> Result
     }
     report.findings.iter().try_for_each(|finding| show(finding, &mut output))?;
     output.line(&format!(
-        "{}: {} objects, {}, in {}",
+        "{}: {}, {}, in {}",
         report.directory.display(),
-        output::count(report.objects),
+        output::counted(report.objects, "object"),
         output::bytes(report.bytes),
         output::duration(start.elapsed()),
     ))?;

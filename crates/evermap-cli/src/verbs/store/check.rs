@@ -122,8 +122,9 @@ impl Check {
         if report.is_damaged() {
             let damage = count(&report, |f| f.severity == Severity::Damage && !f.repaired);
             return Err(Failure::DamageFound(format!(
-                "store {} is damaged in {damage} places (listed above); `evermap store check --help` shows what can be repaired",
-                directory.display()
+                "store {} is damaged in {} (listed above); `evermap store check --help` shows what can be repaired",
+                directory.display(),
+                output::counted(damage as u64, "place")
             )));
         }
         match report.unchecked.into_iter().next() {
@@ -222,10 +223,10 @@ fn print_text(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let allocated: u64 = report.objects.iter().map(|object| object.allocated_bytes).sum();
     let verified: u64 = report.objects.iter().filter_map(|object| object.pages_verified).sum();
     output.line(&format!(
-        "{} objects checked: {} allocated, {} pages compared with their checksums; {}",
-        output::count(object_count(report)),
+        "{} checked: {} allocated, {} compared with the checksum; {}",
+        output::counted(object_count(report), "object"),
         output::bytes(allocated),
-        output::count(verified),
+        output::counted(verified, "page"),
         verdict(report),
     ))
 }

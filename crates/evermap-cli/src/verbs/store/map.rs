@@ -33,7 +33,7 @@ pub struct Map {
     /// Write an SVG picture to FILE, replacing an existing file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Draw twice as wide, with more detail
+    /// Draw with more detail: an SVG twice as wide, a terminal's whole width and twice the lines
     #[arg(long)]
     wide: bool,
     /// Use letters instead of colours

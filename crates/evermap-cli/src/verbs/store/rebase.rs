@@ -173,7 +173,7 @@ impl Rebase {
     fn print_summary(&self, report: &RebaseReport, output: &mut Output) -> Result<(), Failure> {
         let from: Vec<String> = report.from.iter().map(|(base, _)| format!("{base:#x}")).collect();
         let from = from.join(", ");
-        let objects = output::count(report.objects.len() as u64);
+        let objects = output::counted(report.objects.len() as u64, "object");
         for (base, bytes, store) in &report.met {
             let end = base + bytes;
             let refused = if self.dry_run { "; without --force the rebase is refused" } else { "" };
@@ -184,15 +184,13 @@ impl Rebase {
         }
         let Some(kept) = &report.kept_in else {
             let to = report.to.map_or("a free place".to_string(), |to| format!("{to:#x}"));
-            return output.line(&format!(
-                "{objects} objects would move from {from} to {to}; nothing was changed"
-            ));
+            return output
+                .line(&format!("{objects} would move from {from} to {to}; nothing was changed"));
         };
         let to = report.to.map(|to| format!("{to:#x}")).unwrap_or_default();
-        output.line(&format!("{objects} objects moved from {from} to {to}"))?;
         output.line(&output::plain(&format!(
-            "the old files are in {}: remove them when they are no longer needed, or undo with \
-             `evermap store rebase --undo`",
+            "{objects} moved from {from} to {to}; the old files are in {}: remove them when they are \
+             no longer needed, or undo with `evermap store rebase --undo`",
             kept.display()
         )))
     }
@@ -228,11 +226,15 @@ pub fn show(object: &Relocation, dry_run: bool, output: &mut Output) -> Result<(
         _ => "by value: every word that looks like an address of the store",
     };
     let would_be = if dry_run { "would be " } else { "" };
-    output
-        .line(&output::plain(&format!("{}: pointers {would_be}rewritten {how}", object.object)))?;
-    for hit in &object.moved {
+    let moved: u64 = object.moved.iter().map(|hit| hit.count).sum();
+    let pointers = output::counted(moved, "pointer");
+    let name = &object.object;
+    output.line(&output::plain(&format!("{name}: {pointers} {would_be}rewritten {how}")))?;
+    // The line above has the count if there are typed pointers only.
+    let is_counted = object.moved.iter().all(|hit| hit.kind == HitKind::Typed);
+    for hit in object.moved.iter().filter(|_| !is_counted) {
         let what = match hit.kind {
-            HitKind::Typed => "pointers by type",
+            HitKind::Typed => "by type",
             HitKind::Beginning => "to the start of a block",
             HitKind::Inside => "into the middle of a block",
             HitKind::NotAllocated => "to unallocated memory of the object",

@@ -36,7 +36,7 @@ pub struct Record {
     #[arg(long, value_name = "RATE")]
     fps: Option<Period>,
     /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
     command: Vec<OsString>,
 }
 

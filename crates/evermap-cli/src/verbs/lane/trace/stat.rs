@@ -44,15 +44,15 @@ impl Stat {
 
 fn print(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     output.line(&format!(
-        "{} requests of {} in {:.3} s; {} reads, {} writes, {} flushes, {} discards, {} others",
-        output::count(statistics.events),
+        "{} of {} in {:.3} s; {}, {}, {}, {}, {}",
+        output::counted(statistics.events, "request"),
         statistics.format,
         statistics.duration_s,
-        output::count(statistics.reads.count),
-        output::count(statistics.writes.count),
-        output::count(statistics.flushes.count),
-        output::count(statistics.discards),
-        output::count(statistics.others),
+        output::counted(statistics.reads.count, "read"),
+        output::counted(statistics.writes.count, "write"),
+        output::counted(statistics.flushes.count, "flush"),
+        output::counted(statistics.discards, "discard"),
+        output::counted(statistics.others, "other"),
     ))?;
     output.line("")?;
     print_requests(statistics, output)?;

@@ -64,7 +64,7 @@ pub struct Run {
     #[arg(long)]
     report: bool,
     /// Its arguments
-    #[arg(last = true, value_name = "ARGS")]
+    #[arg(last = true, value_name = "ARGS", value_hint = clap::ValueHint::AnyPath)]
     arguments: Vec<String>,
 }
 
@@ -217,9 +217,9 @@ fn print_costs(report: &Report) {
         report.refused_calls,
     );
     eprintln!(
-        "{} of objects mapped, {} commits, {} growths refused, {elapsed_ms:.1} ms",
+        "{} of objects mapped, {}, {} refused, {elapsed_ms:.1} ms",
         output::bytes(report.mapped_bytes),
-        report.commits,
-        report.refused_growths,
+        output::counted(report.commits, "commit"),
+        output::counted(report.refused_growths, "growth"),
     );
 }
