@@ -97,6 +97,7 @@ impl fmt::Display for Applied {
                 f,
                 "SCHED_DEADLINE: {runtime_us} us of each {period_us} us, within {deadline_us} us, on any core"
             ),
+            Applied::TierFiles { files: 1 } => f.write_str("1 file from the tier"),
             Applied::TierFiles { files } => write!(f, "{files} files from the tier"),
         }
     }

@@ -131,7 +131,8 @@ impl Transfer {
                 (false, true) => "cached, until on the disk",
                 (false, false) => "cached",
             };
-            output.line(&format!("{}, {state}, {} rounds", output::bytes(*size), self.rounds))?;
+            let rounds = output::counted(u64::from(self.rounds), "round");
+            output.line(&format!("{}, {state}, {rounds}", output::bytes(*size)))?;
             let head = [
                 "engine",
                 "median",
