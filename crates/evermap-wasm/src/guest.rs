@@ -1,6 +1,6 @@
 //! Guests: instances of modules, with their objects, limits and costs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
