@@ -135,7 +135,7 @@ impl Render {
         let mut report = Report::of(shown.visit(), &target, layout, height);
         let keep_start = Instant::now();
         let mut not_stored = store.as_ref().err().cloned();
-        if let (true, Ok(_)) = (self.visiting.saves_pages(), &store) {
+        if self.visiting.saves_pages() && store.is_ok() {
             match shown.finish(&mut painter) {
                 Ok(Finished::Unchanged | Finished::Stored) => (),
                 Ok(Finished::SlowDisk) => report.reasons.push(
