@@ -5,7 +5,7 @@
 //! page and its entry change together or not at all, and a failed commit has nothing to undo. The
 //! entry of a page of zeros is zero: memory that was never written needs no entry.
 
-use super::diff::Page;
+use super::record::Page;
 use crate::format::{
     CHECKSUMS_PER_LINE, CHECKSUMS_PER_PAGE, LINE_BYTES, PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord,
     checksum_table_bytes,

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::checksums::{self, EntryPlace, TableLine, Tables};
-use super::diff::Page;
 use super::folios::Folios;
 use super::overlay::Overlay;
-use super::record::RecordBuilder;
+use super::record::{Page, RecordBuilder};
 use super::recovery::write_page_overlay;
 use super::target::{MappedFile, Span};
 use crate::address::View;

@@ -12,13 +12,12 @@ use tracing::warn;
 
 use super::checksums;
 use super::committed::Committed;
-use super::diff::Page;
 use super::locks;
 use super::log::LogPosition;
 use super::logging::Logging;
 use super::overlay::Overlay;
 use super::pages::PrivatePages;
-use super::record::RecordBuilder;
+use super::record::{Page, RecordBuilder};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
 use super::suspects::{Suspect, SuspectSearch, Suspects};
 use super::target::{Growth, LogPolicy, Span, Target};
@@ -328,9 +327,10 @@ impl Engine {
         let object = Arc::clone(self.object());
         let Some(_content) = locks::begin_apply(&*object)? else { return Ok(false) };
         let runs = self.pages.runs_at(ranges);
-        let punched = runs.iter().try_fold(true, |all, run| {
-            Ok(all && object.punch_hole(self.pages.offset_of(run), run.length)?)
-        });
+        let punched = self
+            .pages
+            .places_of(&runs)
+            .try_fold(true, |all, (offset, length)| Ok(all && object.punch_hole(offset, length)?));
         // Also flushes holes punched before an error.
         if !mutated(Mutant::HolesNotFlushed) {
             self.logging.flush_object(&*object)?;

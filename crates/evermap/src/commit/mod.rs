@@ -18,20 +18,19 @@ mod apply;
 mod chain;
 pub(crate) mod checksums;
 mod committed;
-mod diff;
 mod engine;
 mod flusher;
 mod folios;
 pub(crate) mod locks;
 mod log;
 mod logging;
+mod mapped_tables;
 mod overlay;
 mod pages;
 mod progress;
 mod ranges;
 mod record;
 mod recovery;
-mod runs;
 mod settings;
 mod suspects;
 mod target;
@@ -40,8 +39,9 @@ mod verify;
 
 pub(crate) use engine::Engine;
 pub(crate) use log::{Log, LogPosition};
+pub(crate) use mapped_tables::{first_bad_mapped, judge_mapped, write_tables};
 pub(crate) use overlay::Overlay;
-pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
+
 #[cfg(test)]
 pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;

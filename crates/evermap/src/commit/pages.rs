@@ -5,22 +5,20 @@
 //! `commit` handles numbers and byte slices. Unsafe code here relies on stopped writers
 //! ([`WriterKind::Host`]) or on copies ([`WriterKind::Guest`]).
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use super::checksums::{self, EntryPlace, TableLine, Tables};
+use super::checksums;
 use super::committed::{Committed, data_ranges};
-use super::diff::Page;
-use super::overlay::Overlay;
-use super::record::{RecordBuilder, for_each_run};
-use super::runs::{RetainedPages, Run, merge};
+use super::overlay::PageHasher;
+use super::record::{Page, RecordBuilder, for_each_run};
 use super::suspects::SuspectSearch;
 use super::target::{Span, WriterKind};
-use super::verify::BadPage;
 use crate::address::{Mapping, PageScanner, Sharing, drop_private_runs};
 use crate::error::Result;
 use crate::format::{
-    CHECKSUM_UNKNOWN, FEATURE_HOLES, LINE_BYTES, PAGE_BYTES, RegionRecord,
-    SUPERBLOCK_CHECKED_BYTES, Superblock,
+    FEATURE_HOLES, PAGE_BYTES, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
@@ -367,10 +365,12 @@ impl PrivatePages {
         Some(Run { span, address, length })
     }
 
-    /// Offset in the file at which a run begins.
-    pub(super) fn offset_of(&self, run: &Run) -> u64 {
-        let span = &self.spans[run.span];
-        span.file_offset + (run.address - span.address)
+    /// Returns the parts of the file that the runs show: offset and length.
+    pub(super) fn places_of(&self, runs: &[Run]) -> impl Iterator<Item = (u64, u64)> {
+        runs.iter().map(|run| {
+            let span = &self.spans[run.span];
+            (span.file_offset + (run.address - span.address), run.length)
+        })
     }
 
     /// Shortens the spans to the regions, which a commit has made shorter.
@@ -428,9 +428,99 @@ fn map_private(object: &dyn File, span: &Span) -> Result<()> {
     Ok(())
 }
 
+/// A run of pages that may be private.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    span: usize,
+    address: u64,
+    length: u64,
+}
+
+/// Pages that stay private after their commit, so that storing to them again is cheap.
+#[derive(Debug)]
+struct RetainedPages {
+    /// Number of the last commit that had each page, by address.
+    pages: HashMap<u64, u64, BuildHasherDefault<PageHasher>>,
+    commits: u64,
+    latest: usize,
+    /// True if pages may be retained. Requires that scans can find later stores to them.
+    allowed: bool,
+}
+
+impl RetainedPages {
+    fn new(allowed: bool) -> RetainedPages {
+        RetainedPages { pages: HashMap::default(), commits: 0, latest: 0, allowed }
+    }
+
+    /// Notes the pages of a commit.
+    fn committed(&mut self, runs: Vec<Run>) {
+        self.commits += 1;
+        self.latest = 0;
+        for run in runs {
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                self.pages.insert(address, self.commits);
+                self.latest += 1;
+            }
+        }
+    }
+
+    /// Notes pages that were found unchanged.
+    fn keep(&mut self, runs: Vec<Run>) {
+        for run in runs {
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                self.pages.entry(address).or_insert(self.commits);
+            }
+        }
+    }
+
+    /// Number of commits so far.
+    fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Bytes of retained pages, and of those that were in the last commit.
+    fn bytes(&self) -> (u64, u64) {
+        (self.pages.len() as u64 * PAGE_BYTES, self.latest as u64 * PAGE_BYTES)
+    }
+
+    /// Removes and returns the pages that were not in the last commit, or all; ascending.
+    fn take(&mut self, also_latest: bool) -> Vec<u64> {
+        let latest = self.commits;
+        let mut taken = Vec::new();
+        self.pages.retain(|address, commit| {
+            let stays = *commit == latest && !also_latest;
+            if !stays {
+                taken.push(*address);
+            }
+            stays
+        });
+        if also_latest {
+            self.latest = 0;
+        }
+        taken.sort_unstable();
+        taken
+    }
+}
+
+/// Sorts runs and joins those that overlap or touch.
+fn merge(runs: &mut Vec<Run>) {
+    runs.sort_unstable_by_key(|r| r.address);
+    let mut merged: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs.drain(..) {
+        match merged.last_mut() {
+            Some(last) if last.span == run.span && run.address <= last.address + last.length => {
+                let end = (run.address + run.length).max(last.address + last.length);
+                last.length = end - last.address;
+            }
+            _ => merged.push(run),
+        }
+    }
+    *runs = merged;
+}
+
 /// # Safety
 /// `address` begins a mapped page that is not written to while the reference lives.
-unsafe fn page_at<'a>(address: u64) -> &'a Page {
+pub(super) unsafe fn page_at<'a>(address: u64) -> &'a Page {
     // SAFETY: as the caller promises; a page has no invalid bit patterns.
     unsafe { &*(address as *const Page) }
 }
@@ -446,100 +536,4 @@ unsafe fn copy_page(address: u64, copy: &mut Page) {
         // is one load of the current value.
         *word = unsafe { words.add(index).read_volatile() }.to_ne_bytes();
     }
-}
-
-/// Fills the checksum tables of a new object, in its mapping.
-///
-/// # Safety
-/// The regions are mapped writable at their addresses, and no other code accesses them.
-pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -> Result<()> {
-    let tables = Tables::of(regions);
-    for region in regions.iter().filter(|r| r.checksums != 0) {
-        let end = region.file_offset + region.length;
-        let mut touched = Vec::new();
-        for (start, stop) in data_ranges(object, region.file_offset, end)? {
-            for offset in (start..stop).step_by(PAGE_BYTES as usize) {
-                let number = offset / PAGE_BYTES;
-                let Some(place) = tables.place(number) else { continue };
-                // SAFETY: inside the region, mapped as the caller promises.
-                let page = unsafe { page_at(region.base + (offset - region.file_offset)) };
-                let entry = checksums::entry_of(number, page);
-                let line = line_address(region, place);
-                // SAFETY: tables are a part of the region's metadata, and the line is not
-                // referenced elsewhere.
-                checksums::set_entry(unsafe { &mut *line }, place.index, entry);
-                if touched.last() != Some(&line) {
-                    touched.push(line);
-                }
-            }
-        }
-        for line in touched {
-            // SAFETY: as above.
-            checksums::seal(unsafe { &mut *line });
-        }
-    }
-    Ok(())
-}
-
-/// Returns the first bad page of a small mapped object with the overlay's lines over its pages.
-/// Reads and copies nothing: some 20 us for a catalog of a few objects.
-///
-/// # Safety
-/// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs),
-/// and no thread writes to them during the call.
-pub(crate) unsafe fn first_bad_mapped(
-    regions: &[RegionRecord],
-    overlay: &Overlay,
-) -> Option<BadPage> {
-    let tables = Tables::of(regions);
-    for region in regions.iter().filter(|r| r.checksums != 0) {
-        let first = region.file_offset / PAGE_BYTES;
-        for number in first..first + region.length / PAGE_BYTES {
-            // SAFETY: the page lies in the region, mapped as the caller promises.
-            let judged =
-                unsafe { judge_mapped(region, &tables, overlay, number, checksums::entry_of_few) };
-            if let Err(bad) = judged {
-                return Some(bad);
-            }
-        }
-    }
-    None
-}
-
-/// Compares a mapped page with its checksum. Returns false if it has none: a page of a table, of a
-/// region without a table, or of a hole.
-///
-/// # Safety
-/// As for [`first_bad_mapped`]; the page `number` of the file lies in the region.
-pub(crate) unsafe fn judge_mapped(
-    region: &RegionRecord,
-    tables: &Tables,
-    overlay: &Overlay,
-    number: u64,
-    entry_of: impl Fn(u64, &Page) -> u32,
-) -> std::result::Result<bool, BadPage> {
-    let Some(place) = tables.place(number) else { return Ok(false) };
-    // SAFETY: a table is a part of the region's metadata, mapped as the caller promises.
-    let mapped = unsafe { &*line_address(region, place) };
-    let line = overlay.line(place.table_page, place.line).unwrap_or(mapped);
-    if !checksums::is_sealed(line) {
-        return Err(BadPage::Table { number: place.table_page, line: place.line });
-    }
-    let expected = checksums::entry_at(line, place.index);
-    if expected == CHECKSUM_UNKNOWN {
-        return Ok(false);
-    }
-    let at = number * PAGE_BYTES - region.file_offset;
-    // SAFETY: inside the region, mapped as the caller promises.
-    let found = entry_of(number, unsafe { page_at(region.base + at) });
-    match found == expected {
-        true => Ok(true),
-        false => Err(BadPage::Data { number, found, expected }),
-    }
-}
-
-/// Returns the address of a line of a region's table.
-fn line_address(region: &RegionRecord, place: EntryPlace) -> *mut TableLine {
-    let page = region.base + (place.table_page * PAGE_BYTES - region.file_offset);
-    (page + (place.line * LINE_BYTES) as u64) as *mut TableLine
 }

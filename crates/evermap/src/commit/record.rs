@@ -8,13 +8,16 @@ use std::mem::offset_of;
 
 use bytemuck::{Zeroable, bytes_of};
 
-use super::diff::Page;
 use crate::checksum::crc32c;
 use crate::format::{
     FILE_BYTES_MAX, LINE_BYTES, LOG_ALIGN, LOG_RECORD_1_MAGIC, LOG_RECORD_MAGIC, LogPage,
     LogRecord, LogRecord1, PAGE_BYTES, PAGE_LINES, RECORD_1_FOLLOWS_DURABLE, RECORD_OF_LINES,
 };
 use crate::mutate::{Mutant, mutated};
+
+/// A page's bytes. The unit of the log is a line of 64 bytes, so a mask of lines describes every
+/// change of a page.
+pub(super) type Page = [u8; PAGE_BYTES as usize];
 
 /// A page with more changed lines than this is logged whole: one contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;

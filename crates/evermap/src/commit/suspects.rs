@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use super::diff::Page;
 use super::overlay::Overlay;
 use super::ranges::Ranges;
+use super::record::Page;
 use crate::address::{Elsewhere, Leads, heap_end};
 use crate::error::Result;
 use crate::format::{LINE_BYTES, RegionRecord};

@@ -4,8 +4,8 @@
 //! data.
 
 use super::checksums::{self, TableLine, Tables};
-use super::diff::Page;
 use super::overlay::Overlay;
+use super::record::Page;
 use crate::error::Result;
 use crate::format::{CHECKSUM_UNKNOWN, PAGE_BYTES, RegionRecord};
 use crate::storage::File;

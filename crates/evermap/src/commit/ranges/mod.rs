@@ -9,7 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 mod prefilter;
 
-use super::diff::Page;
+use super::record::Page;
 use crate::address::ADDRESS_END;
 use crate::format::LINE_BYTES;
 #[cfg(target_arch = "x86_64")]

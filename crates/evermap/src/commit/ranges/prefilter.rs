@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 };
 
 use super::RANGES_MAX;
-use crate::commit::diff::Page;
+use crate::commit::record::Page;
 use crate::format::LINE_BYTES;
 
 /// Ranges from here on are tested by the upper half of a word.
