@@ -328,7 +328,7 @@ impl StoreInner {
         Ok(session)
     }
 
-    /// Marks an object as open for writing. Fails if this process has it open.
+    /// Marks an object as open for writing. Fails if it is open in this process.
     fn mark_as_written(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<OpenEntry> {
         let (mut open, current) = self.open_object(uuid);
         if !matches!(current, Current::Closed) {

@@ -25,7 +25,7 @@ use crate::storage::{File, copy_contents};
 pub(super) struct Committed {
     /// The current object file.
     object: Arc<dyn File>,
-    /// The same file, for threads that grow the object.
+    /// Shared handle of the same file, for threads that grow the object.
     mapped: MappedFile,
     /// Read-only views of the private parts of the file, as they are in the page cache.
     views: Vec<View>,

@@ -1,5 +1,5 @@
-//! The log side of a session: what is in the log, what is committed and not in it yet, and whether
-//! commits are still possible.
+//! The log of one session: its records, commits that are staged for it, and the failure that ends
+//! all further commits.
 //!
 //! Invariants: memory that a record refers to is flushed before the record. `log_required` is
 //! durable in the object file before the first record is. After a failed flush nothing is ever

@@ -23,7 +23,7 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// The parts of the object that are mapped private, and what is known of their pages.
+/// Spans of the object that are mapped private, and the state of their pages.
 #[derive(Debug)]
 pub(super) struct PrivatePages {
     writer_kind: WriterKind,

@@ -1,4 +1,4 @@
-//! Where guest objects are mapped: a window of a linear memory, and the addresses in it.
+//! Windows of linear memories into which guest objects are mapped, and the addresses in them.
 
 use std::ops::Range;
 use std::ptr::NonNull;
