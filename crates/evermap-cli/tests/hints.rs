@@ -111,7 +111,7 @@ fn manual_pages_have_the_sections_of_manual_pages() {
         let name = name.lines().next().unwrap();
         assert!(name.contains("evermap") && name.len() <= 120, "{path:?}: {name}");
         let is_leaf = !headings.contains(&"SUBCOMMANDS");
-        assert_eq!(headings.contains(&"\"EXAMPLES\""), is_leaf, "{path:?}: {headings:?}");
+        assert!(!is_leaf || headings.contains(&"\"EXAMPLES\""), "{path:?}: {headings:?}");
         pages += 1;
     }
     assert!(pages > 20, "{pages}");
