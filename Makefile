@@ -99,7 +99,7 @@ lint: source-check
 	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(SANDBOX) --all-targets --locked -- -D warnings
-	$(CARGO) check --package evermap --locked
+	$(CARGO) check --package evermap --package evermap-heap --locked
 	@scripts/lint-guests.sh
 
 unit:
@@ -130,7 +130,7 @@ test-long: setup ## Run the long tests, optimised
 	EVERMAP_DAMAGES=34000 $(CARGO) test --package evermap-view --release --locked --lib damage::
 	EVERMAP_TEST_SECONDS=14400 $(CARGO) test --package evermap-cli --features view --test view_trust --release --locked -- --ignored
 	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
-	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
+	EVERMAP_STEPS=100000 $(CARGO) test --package evermap-heap --release --locked --lib alloc::
 	@$(MAKE) --no-print-directory test-races miri
 
 test-races: ## Test the allocator under loom, ThreadSanitizer and Miri; the latter two need a nightly Rust

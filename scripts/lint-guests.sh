@@ -13,4 +13,4 @@ if [ -z "$library" ] || [ ! -d "$library" ]; then
     exit 0
 fi
 set -x
-"$CARGO" clippy --package evermap-guest --all-targets --all-features --target "$TARGET" --locked -- -D warnings
+"$CARGO" clippy --package evermap-heap --package evermap-guest --all-targets --all-features --target "$TARGET" --locked -- -D warnings

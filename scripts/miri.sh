@@ -13,4 +13,4 @@ fi
 # Addresses in objects are integers by design, which needs permissive provenance.
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-permissive-provenance}"
 export PROPTEST_CASES="${PROPTEST_CASES:-2}"
-cargo +nightly miri test --package evermap --features serde --lib --locked -- persist:: "$@"
+cargo +nightly miri test --package evermap-heap --features serde --lib --locked -- persist:: "$@"

@@ -10,7 +10,7 @@ host="$(rustc -vV | sed -n 's/^host: //p')"
 
 echo "== loom"
 RUSTFLAGS="--cfg evermap_loom" CARGO_TARGET_DIR="$targets/loom" \
-    cargo test --package evermap --release --locked --test remote_free --test share_lock
+    cargo test --package evermap-heap --package evermap --release --locked --test remote_free --test share_lock
 
 if ! cargo +nightly --version > /dev/null 2>&1; then
     echo "SKIPPED: ThreadSanitizer and Miri need a nightly Rust (rustup toolchain install nightly)"
@@ -30,7 +30,7 @@ if cargo +nightly miri --version > /dev/null 2>&1; then
     # The seeds come from the environment, and there is no time limit.
     MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
         CARGO_TARGET_DIR="$targets/miri" \
-        cargo +nightly miri test --package evermap --lib alloc::
+        cargo +nightly miri test --package evermap-heap --lib alloc::
 else
     echo "SKIPPED: Miri is not installed (rustup component add miri --toolchain nightly)"
 fi

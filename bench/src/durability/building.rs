@@ -94,7 +94,7 @@ fn build(path: &Path, way: Way, scale: Scale, times: &mut Times) -> Outcome {
 fn timed<T: Persist>(
     store: &Store,
     times: &mut Times,
-    fill: impl FnOnce(Mut<'_, PVec<T>>) -> evermap::Result<()>,
+    fill: impl FnOnce(Mut<'_, PVec<T>>) -> Result<(), evermap::HeapError>,
 ) -> Outcome {
     store.create::<PVec<T>, _>(NAME, PVec::new())?;
     let mut session = store.write::<PVec<T>>(NAME)?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use evermap_core::Error;
+use evermap_core::{Error, HeapError};
 use libc::c_int;
 
 use crate::status;
@@ -86,6 +86,13 @@ fn for_c(message: String) -> String {
         true => message.replace(rust, c),
         false => message,
     })
+}
+
+impl From<HeapError> for Failure {
+    #[cold]
+    fn from(error: HeapError) -> Failure {
+        Error::from(error).into()
+    }
 }
 
 impl From<Error> for Failure {

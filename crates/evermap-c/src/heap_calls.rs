@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
-use evermap_core::Error;
+use evermap_core::HeapError;
 
 use crate::failure::{self, Result};
 use crate::handles::share;
@@ -53,7 +53,9 @@ pub unsafe extern "C" fn em_realloc(
         // SAFETY: the caller gives up its block; a pointer that is not a block is refused here.
         share(object)?.on_heap(|heap| match unsafe { heap.reallocate(block, size, ALIGNMENT) } {
             Ok(block) => Ok(block.as_ptr().cast()),
-            Err(error @ Error::InvalidFree { .. }) => failure::abort("em_realloc", &error.into()),
+            Err(error @ HeapError::InvalidFree { .. }) => {
+                failure::abort("em_realloc", &error.into())
+            }
             Err(error) => Err(error.into()),
         })
     })

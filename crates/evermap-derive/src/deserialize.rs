@@ -6,11 +6,11 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Fields, Ident, Member, Result, Variant};
 
-use crate::input::{Input, Shape, bare, member};
+use crate::input::{Exporter, Input, Shape, bare, member};
 use crate::serde_names::{MemberNames, Missing, TypeNames};
 
-pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
-    let input = Input::read(item)?;
+pub fn expand(item: &DeriveInput, exporter: Exporter) -> Result<TokenStream> {
+    let input = Input::read(item, exporter)?;
     let names = TypeNames::read(input.ident, &item.attrs)?;
     match &input.shape {
         Shape::Struct(fields) => of_struct(&input, &names, fields),
@@ -171,7 +171,7 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
                 fn build<'evermap>(
                     source: #krate::serde::FromDeserializer<EvermapDeserializer>,
                     slot: #krate::Slot<'evermap, Self>,
-                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
+                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::HeapError> {
                     source.build_in(slot)
                 }
             }
@@ -231,7 +231,7 @@ fn of_enum(
                 fn build<'evermap>(
                     source: #krate::serde::FromDeserializer<EvermapDeserializer>,
                     slot: #krate::Slot<'evermap, Self>,
-                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
+                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::HeapError> {
                     source.build_in(slot)
                 }
             }

@@ -5,9 +5,9 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Result};
 
-use crate::input::{Input, Shape, bounded, member};
+use crate::input::{Exporter, Input, Shape, bounded, member};
 
-pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
+pub fn expand(item: &DeriveInput, exporter: Exporter) -> Result<TokenStream> {
     if let Data::Enum(data) = &item.data
         && data.variants.is_empty()
     {
@@ -16,7 +16,7 @@ pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
             "an enum without variants has no values to hash",
         ));
     }
-    let input = Input::read(item)?;
+    let input = Input::read(item, exporter)?;
     let krate = &input.attributes.krate;
     let ident = input.ident;
     let body = match &input.shape {

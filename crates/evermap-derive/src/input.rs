@@ -26,6 +26,22 @@ pub enum Shape<'i> {
     Enum { variants: Vec<&'i Variant>, repr: Ident },
 }
 
+/// The crate that exports a macro: the generated code names the traits' items by its path.
+#[derive(Clone, Copy)]
+pub enum Exporter {
+    Evermap,
+    Guest,
+}
+
+impl Exporter {
+    fn path(self) -> Path {
+        match self {
+            Exporter::Evermap => parse_quote!(::evermap),
+            Exporter::Guest => parse_quote!(::evermap_guest),
+        }
+    }
+}
+
 /// The contents of `#[persist(..)]`.
 pub struct Attributes {
     pub name: String,
@@ -35,7 +51,7 @@ pub struct Attributes {
 }
 
 impl<'i> Input<'i> {
-    pub fn read(item: &'i DeriveInput) -> Result<Self> {
+    pub fn read(item: &'i DeriveInput, exporter: Exporter) -> Result<Self> {
         if let Some(lifetime) = item.generics.lifetimes().next() {
             return Err(Error::new(
                 lifetime.span(),
@@ -46,7 +62,7 @@ impl<'i> Input<'i> {
             ident: &item.ident,
             vis: &item.vis,
             generics: &item.generics,
-            attributes: Attributes::read(item)?,
+            attributes: Attributes::read(item, exporter)?,
             shape: Shape::read(item)?,
         })
     }
@@ -135,13 +151,13 @@ impl<'i> Shape<'i> {
 }
 
 impl Attributes {
-    pub fn read(item: &DeriveInput) -> Result<Self> {
+    pub fn read(item: &DeriveInput, exporter: Exporter) -> Result<Self> {
         let ident = &item.ident;
         let mut attributes = Attributes {
             name: ident.to_string().trim_start_matches("r#").to_owned(),
             fields: Ident::new(&format!("{}Fields", bare(ident)), ident.span()),
             init: Ident::new(&format!("{}Init", bare(ident)), ident.span()),
-            krate: parse_quote!(::evermap),
+            krate: exporter.path(),
         };
         for attribute in item.attrs.iter().filter(|a| a.path().is_ident("persist")) {
             attribute.parse_nested_meta(|meta| {

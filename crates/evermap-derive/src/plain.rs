@@ -5,10 +5,10 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Result};
 
-use crate::input::{Attributes, bounded};
+use crate::input::{Attributes, Exporter, bounded};
 
-pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
-    let krate = &Attributes::read(item)?.krate;
+pub fn expand(item: &DeriveInput, exporter: Exporter) -> Result<TokenStream> {
+    let krate = &Attributes::read(item, exporter)?.krate;
     let types: Vec<_> = match &item.data {
         Data::Struct(data) => data.fields.iter().map(|field| &field.ty).collect(),
         Data::Enum(data) => data

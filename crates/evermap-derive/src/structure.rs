@@ -43,7 +43,7 @@ pub fn build_self(input: &Input<'_>) -> TokenStream {
             fn build<'evermap>(
                 source: Self,
                 slot: #krate::Slot<'evermap, Self>,
-            ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
+            ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::HeapError> {
                 ::core::result::Result::Ok(slot.write(source))
             }
         }
@@ -279,7 +279,7 @@ impl<'i> Parts<'i> {
                 fn build<'evermap>(
                     source: #init<#(#parameters),*>,
                     slot: #krate::Slot<'evermap, Self>,
-                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
+                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::HeapError> {
                     let parts = #krate::__private::Parts::of(slot);
                     let value: *mut Self = parts.as_ptr();
                     // SAFETY: each field of the slot is built once, and kept only when all of them

@@ -10,7 +10,7 @@
 // The derive generates `unsafe impl`s after checking the layout at compile time.
 #![allow(unsafe_code)]
 
-use evermap::{Build, Built, Error, Mut, PVec, Persist, Plain, Slot};
+use evermap::{Build, Built, HeapError, Mut, PVec, Persist, Plain, Slot};
 
 use crate::layout::ALIGNMENT;
 use crate::{Dom, InvalidDocument, Tables};
@@ -92,7 +92,7 @@ impl Build<NewDocument<'_>> for Document {
         Some(new.tables.block_len() as u64)
     }
 
-    fn build<'a>(new: NewDocument<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(new: NewDocument<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         build_tables(new, "", slot)
     }
 }
@@ -112,7 +112,7 @@ impl Build<NewNamed<'_>> for Document {
         Some((new.document.tables.block_len() + note) as u64)
     }
 
-    fn build<'a>(new: NewNamed<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(new: NewNamed<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         build_tables(new.document, new.name, slot)
     }
 }
@@ -121,7 +121,7 @@ fn build_tables<'a>(
     new: NewDocument<'_>,
     name: &str,
     slot: Slot<'a, Document>,
-) -> Result<Built<'a, Document>, Error> {
+) -> Result<Built<'a, Document>, HeapError> {
     let note = note_of(name, &new.source.path);
     let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
     slot.write_with(empty, |mut document| {
@@ -205,7 +205,7 @@ impl Build<NewBlock<'_>> for Document {
         Some(new.block.len() as u64)
     }
 
-    fn build<'a>(new: NewBlock<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(new: NewBlock<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
         slot.write_with(empty, |mut document| {
             let mut block = document.fields().block;

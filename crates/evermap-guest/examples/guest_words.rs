@@ -5,8 +5,7 @@
 //!     cargo build -p evermap-guest --example guest_words --target wasm32-wasip1
 //!     EVERMAP_STORE=/tmp/words cargo run -p evermap-guest --example guest_words -- one two one
 
-use evermap::{PMap, PString, Persist};
-use evermap_guest::{Heap, Result, Snapshot};
+use evermap_guest::{Heap, PMap, PString, Persist, Result, Snapshot};
 
 #[derive(Persist)]
 #[repr(C)]

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use evermap_heap::HeapError;
+
+use crate::platform;
+
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -73,9 +77,21 @@ impl Error {
         Error { code, object: object.to_string(), message: message.into() }
     }
 
-    /// Converts an error of the library, and adds the object's name.
-    pub(crate) fn of(error: &evermap::Error, object: &str) -> Error {
-        Error::new(code_of(error), object, error.to_string())
+    /// Converts an error of a heap or a container, and adds the object's name. An error of the host
+    /// or the store, which gives the heap its memory, is returned as it is.
+    pub(crate) fn of_heap(error: &HeapError, object: &str) -> Error {
+        let code = match error {
+            HeapError::Source(source) => match platform::source_error(&**source, object) {
+                Some(error) => return error,
+                None => Code::Other,
+            },
+            HeapError::OutOfAddresses { .. } => Code::OutOfAddresses,
+            HeapError::BadAllocation { .. } | HeapError::CapacityOverflow { .. } => {
+                Code::BadAllocation
+            }
+            _ => Code::Other,
+        };
+        Error::new(code, object, error.to_string())
     }
 
     /// Returns the code.
@@ -108,9 +124,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// For functions that both edit and commit an object: one error type for both.
-impl From<evermap::Error> for Error {
-    fn from(error: evermap::Error) -> Error {
-        Error::of(&error, "")
+impl From<HeapError> for Error {
+    fn from(error: HeapError) -> Error {
+        Error::of_heap(&error, "")
     }
 }
 
@@ -118,28 +134,6 @@ impl From<evermap::Error> for Error {
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> std::io::Error {
         std::io::Error::other(error)
-    }
-}
-
-fn code_of(error: &evermap::Error) -> Code {
-    use evermap::Error as E;
-    match error {
-        E::InvalidName { .. } => Code::InvalidName,
-        E::NotFound { .. } | E::NoStore { .. } => Code::NotFound,
-        E::OtherApplication { .. } | E::NotPermitted { .. } => Code::Denied,
-        E::Busy { .. } => Code::Busy,
-        E::OutOfAddresses { .. } | E::AddressTaken { .. } => Code::OutOfAddresses,
-        E::AddressQuota { .. } => Code::Quota,
-        E::DiskFull { .. } | E::FileSizeLimit { .. } | E::LogFull { .. } => Code::DiskFull,
-        E::Damaged { .. } | E::LogMissing { .. } => Code::Damaged,
-        E::Foreign { .. } | E::NewerFormat { .. } | E::OtherKind { .. } => Code::OtherKind,
-        E::Io { .. } => Code::Io,
-        E::DurabilityUnknown { .. } => Code::DurabilityUnknown,
-        E::SchemaMismatch { .. } => Code::OtherType,
-        E::AlreadyExists { .. } => Code::AlreadyExists,
-        E::BadAllocation { .. } | E::CapacityOverflow { .. } => Code::BadAllocation,
-        E::BadRoot { .. } => Code::BadRoot,
-        _ => Code::Other,
     }
 }
 
@@ -152,25 +146,6 @@ mod tests {
         let codes: Vec<Code> = (1..=16).map(Code::of_number).collect();
         assert!(codes.iter().zip(1..).all(|(code, number)| *code as u32 == number));
         assert_eq!(Code::of_number(17), Code::Other);
-    }
-
-    #[test]
-    #[cfg(not(target_family = "wasm"))]
-    fn a_native_program_gets_other_kind_for_a_guest_object() {
-        struct Granules(std::sync::atomic::AtomicU64);
-        impl evermap::guest::GuestAddresses for Granules {
-            fn lease(&self, bytes: u64) -> evermap::Result<u64> {
-                Ok(0x1000_0000 + self.0.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed))
-            }
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let store = evermap::Store::create_new(directory.path().join("store")).unwrap();
-        let granules: std::sync::Arc<dyn evermap::guest::GuestAddresses> =
-            std::sync::Arc::new(Granules(0.into()));
-        store.create_guest("notes", Default::default(), &granules, 0).unwrap();
-        for refused in [store.write_raw("notes").map(drop), store.read_raw("notes").map(drop)] {
-            assert_eq!(Error::of(&refused.unwrap_err(), "notes").code(), Code::OtherKind);
-        }
     }
 
     #[test]

@@ -8,8 +8,8 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use evermap::__guest::{borrow_root, build_root, release_root};
-use evermap::{Build, Mut, Persist};
+use evermap_heap::persist::{build_block, release_value};
+use evermap_heap::{Build, Mut, Persist};
 
 use crate::error::{Code, Error, Result};
 use crate::names::OpenName;
@@ -24,8 +24,7 @@ use crate::root::{RawRoot, View};
 /// ```
 /// # let directory = tempfile::tempdir()?;
 /// # evermap_guest::use_store(directory.path().join("store"));
-/// use evermap::{PMap, PString};
-/// use evermap_guest::Heap;
+/// use evermap_guest::{Heap, PMap, PString};
 ///
 /// let mut heap = Heap::open("words")?;
 /// let mut words = heap.root_or::<PMap<PString, u64>, _>(PMap::new())?;
@@ -41,7 +40,7 @@ use crate::root::{RawRoot, View};
 ///
 /// ```compile_fail
 /// let mut heap = evermap_guest::Heap::open("numbers")?;
-/// let first = &heap.root::<evermap::PVec<u64>>()?[0];
+/// let first = &heap.root::<evermap_guest::PVec<u64>>()?[0];
 /// heap.commit()?;
 /// println!("{first}");
 /// # Ok::<(), evermap_guest::Error>(())
@@ -100,7 +99,7 @@ impl Heap {
         let root = self.writer.root_as::<T>()?;
         // SAFETY: the type was compared, the root lies in the object, and the exclusive borrow of
         // the heap covers the whole object.
-        Ok(unsafe { borrow_root(self.writer.heap()?, root) })
+        Ok(unsafe { Mut::from_raw(self.writer.heap()?, root) })
     }
 
     /// Returns the root for editing. Builds it from `source` if there is none; the new root becomes
@@ -115,11 +114,15 @@ impl Heap {
         if !self.has_root()? {
             let heap = self.writer.heap()?;
             let root =
-                build_root::<T, S>(heap, source).map_err(|e| self.writer.allocation_error(&e))?;
+                build_block::<T, S>(heap, source).map_err(|e| Error::of_heap(&e, self.name()))?;
             // SAFETY: `root` is a valid value of type `T`, built in this heap.
             if let Err(error) = unsafe { self.writer.set_root(&RawRoot::typed(root)) } {
                 // SAFETY: the value was just built, and nothing refers to it.
-                unsafe { release_root(self.writer.heap()?, root) };
+                unsafe {
+                    let heap = self.writer.heap()?;
+                    release_value(heap, root);
+                    heap.free(root.cast());
+                }
                 return Err(error);
             }
         }
@@ -176,7 +179,7 @@ impl Heap {
     /// `BadAllocation`; `DiskFull`, `Quota`, `OutOfAddresses` if the object cannot grow.
     pub fn allocate(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         let block = self.writer.heap()?.allocate(size, align);
-        block.map_err(|e| self.writer.allocation_error(&e))
+        block.map_err(|e| Error::of_heap(&e, self.name()))
     }
 
     /// Frees a block.
@@ -189,7 +192,7 @@ impl Heap {
     /// `Other` if it is not an allocated block of this object.
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
         // SAFETY: the caller keeps no references to the block.
-        unsafe { self.writer.heap()?.try_free(block) }.map_err(|e| Error::of(&e, self.name()))
+        unsafe { self.writer.heap()?.try_free(block) }.map_err(|e| Error::of_heap(&e, self.name()))
     }
 
     /// Returns the root record without checking its type.
@@ -220,7 +223,7 @@ impl Heap {
     /// ```
     ///
     /// # Safety
-    /// If the tag is the [`type_id`](evermap::type_id) of a Rust type, the block holds a valid
+    /// If the tag is the [`type_id`](crate::type_id) of a Rust type, the block holds a valid
     /// value of that type whose blocks belong to this heap, and no other code frees or changes it.
     /// Other tags have no requirements.
     ///

@@ -1,6 +1,6 @@
 //! The five functions that the host provides, and their errors.
 
-use evermap::__guest::RegionRecord;
+use evermap_heap::format::RegionRecord;
 
 use crate::error::{Code, Error, Result};
 use crate::stat::ObjectStat;

@@ -5,14 +5,13 @@
 //! guest's memory, so loads, stores and allocations are the guest's own instructions. The guest
 //! calls the host only to open a heap, to grow it and to commit.
 //!
-//! A heap contains the types of the crate [`evermap`]: [`evermap::PVec`], [`evermap::PMap`],
-//! structs that derive [`evermap::Persist`], or blocks of bytes.
+//! A heap contains [`PVec`], [`PMap`] and the other containers, structs that derive [`Persist`], or
+//! blocks of bytes.
 //!
 //! ```
 //! # let directory = tempfile::tempdir()?;
 //! # evermap_guest::use_store(directory.path().join("store"))?;
-//! use evermap::{PString, PVec, Persist};
-//! use evermap_guest::Heap;
+//! use evermap_guest::{Heap, PString, PVec, Persist};
 //!
 //! #[derive(Persist)]
 //! #[repr(C)]
@@ -42,14 +41,34 @@ mod imports;
 mod names;
 mod platform;
 mod root;
+#[cfg(any(test, target_family = "wasm"))]
+mod root_entry;
 mod snapshot;
 #[cfg(any(test, target_family = "wasm"))]
 mod stat;
 
 pub use block_writer::BlockWriter;
 pub use error::{Code, Error, Result};
+#[cfg(feature = "serde")]
+pub use evermap_derive::GuestPersistDeserialize as PersistDeserialize;
+pub use evermap_derive::{
+    GuestPersist as Persist, GuestPersistHash as PersistHash, GuestPlain as Plain,
+};
+#[cfg(feature = "serde")]
+#[doc(inline)]
+pub use evermap_heap::serde;
+#[doc(inline)]
+pub use evermap_heap::{
+    Bounds, Build, Built, Description, Detached, FromIter, HeapError, IterMut, KeySource, Mut,
+    PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot,
+    TypeId128, btree, from_iter, map, type_description, type_id,
+};
 pub use heap::Heap;
 #[cfg(not(target_family = "wasm"))]
 pub use platform::use_store;
 pub use root::RawRoot;
 pub use snapshot::Snapshot;
+
+// For the output of the derive macros.
+#[doc(hidden)]
+pub use evermap_heap::__private;

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use evermap::{Persist, type_description, type_id};
+use evermap_heap::{Persist, type_description, type_id};
 
 use crate::error::{Code, Error, Result};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use evermap::Persist;
+use evermap_heap::Persist;
 
 use crate::error::Result;
 use crate::names::OpenName;

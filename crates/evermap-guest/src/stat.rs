@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use evermap::__guest::{REGIONS_MAX, RegionRecord};
+use evermap_heap::format::{REGIONS_MAX, RegionRecord};
 
 use crate::error::{Code, Error, Result};
 

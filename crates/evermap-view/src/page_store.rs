@@ -20,7 +20,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
+use evermap::{Build, Built, Error, HeapError, PVec, Persist, Slot, Snapshot, Store};
 use evermap_dom::{Document, NewBlock};
 use url::Url;
 
@@ -95,7 +95,7 @@ impl Build<NewPage<'_>> for PageRoot {
     fn build<'a>(
         new: NewPage<'_>,
         slot: Slot<'a, Self>,
-    ) -> std::result::Result<Built<'a, Self>, Error> {
+    ) -> std::result::Result<Built<'a, Self>, HeapError> {
         let lengths = new.parts().map(|part| part.len() as u64);
         slot.write_with(PageRoot { lengths, parts: PVec::new() }, |mut page| {
             let mut parts = page.fields().parts;
@@ -135,7 +135,7 @@ impl Build<&[u8]> for PartRoot {
     fn build<'a>(
         bytes: &[u8],
         slot: Slot<'a, Self>,
-    ) -> std::result::Result<Built<'a, Self>, Error> {
+    ) -> std::result::Result<Built<'a, Self>, HeapError> {
         slot.write_with(PartRoot { bytes: PVec::new() }, |mut part| {
             let mut field = part.fields().bytes;
             field.reserve_exact(bytes.len())?;

@@ -165,13 +165,22 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 
 /// Locks a mutex within [`LOCK_WAIT_MAX`].
 pub(crate) fn lock_for_fork<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    hold_for_fork(|| match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })
+}
+
+/// Like [`lock_for_fork`], for a lock that `try_hold` takes. `try_hold` returns `None` while
+/// another thread holds the lock.
+pub(crate) fn hold_for_fork<G>(mut try_hold: impl FnMut() -> Option<G>) -> Option<G> {
     let since = Instant::now();
     loop {
-        match mutex.try_lock() {
-            Ok(guard) => return Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if since.elapsed() > LOCK_WAIT_MAX => return None,
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        match try_hold() {
+            Some(held) => return Some(held),
+            None if since.elapsed() > LOCK_WAIT_MAX => return None,
+            None => std::thread::yield_now(),
         }
     }
 }

@@ -131,7 +131,8 @@ pub(crate) fn insert(mut catalog: Mut<'_, Catalog>, name: &str, entry: &Found) -
         created_ns: entry.created_ns,
         leases: entry.leases.as_slice(),
     };
-    catalog.fields().objects.insert(name, source).map(drop)
+    catalog.fields().objects.insert(name, source)?;
+    Ok(())
 }
 
 /// Removes an object from the catalog. Its file still has to be removed.
@@ -146,7 +147,8 @@ pub(crate) fn remove(mut catalog: Mut<'_, Catalog>, name: &str, uuid: [u8; 16]) 
     if fields.doomed.capacity() == 0 {
         fields.doomed.reserve_exact(room.max(1))?;
     }
-    fields.doomed.push(uuid).map(drop)
+    fields.doomed.push(uuid)?;
+    Ok(())
 }
 
 /// Renames an object.

@@ -4,9 +4,10 @@
 //! Nothing that comes from a file, the kernel or a caller is unwrapped: it becomes one of these
 //! variants.
 
-#[cfg(not(target_family = "wasm"))]
 use std::path::Path;
 use std::path::PathBuf;
+
+use evermap_heap::HeapError;
 
 /// An error with its cause, the file or object it concerns, and a remedy.
 ///
@@ -140,7 +141,7 @@ pub enum Error {
         /// The object.
         object: String,
         /// Differences between the types.
-        difference: Box<crate::schema_difference::SchemaDifference>,
+        difference: Box<evermap_heap::SchemaDifference>,
         /// Description of the type in the file.
         stored: String,
         /// Description of the type that the program asks for.
@@ -431,11 +432,52 @@ pub enum Error {
     },
 }
 
+impl From<HeapError> for Error {
+    fn from(error: HeapError) -> Error {
+        match error {
+            HeapError::OutOfAddresses { what, bytes, why } => {
+                Error::OutOfAddresses { what, bytes, why }
+            }
+            HeapError::BadAllocation { bytes, align, why } => {
+                Error::BadAllocation { bytes, align, why }
+            }
+            HeapError::InvalidFree { address, why } => Error::InvalidFree { address, why },
+            HeapError::CapacityOverflow { what } => Error::CapacityOverflow { what },
+            HeapError::OtherObject { what } => Error::OtherObject { what },
+            HeapError::OutOfBounds { what, index, len } => Error::OutOfBounds { what, index, len },
+            HeapError::Deserialize { what, why } => Error::Deserialize { what, why },
+            HeapError::Source(source) => match source.downcast() {
+                Ok(error) => *error,
+                // The heap's memory does not come from a store.
+                Err(source) => Error::of_heap(source),
+            },
+            other => Error::of_heap(other.into()),
+        }
+    }
+}
+
 /// `Result` with this crate's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-#[cfg(not(target_family = "wasm"))]
 impl Error {
+    /// Returns an error of a heap that has no variant of its own.
+    fn of_heap(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        let source = std::io::Error::other(source);
+        Error::Io { path: PathBuf::from("the heap"), doing: "change", source }
+    }
+
+    /// Converts an error of a [`ChunkSource`](crate::alloc::ChunkSource) for the heap. The
+    /// conversion back returns the same error. There is no `From`: with it, `?` in a closure would
+    /// not determine the type of the closure's error.
+    pub(crate) fn of_source(self) -> HeapError {
+        match self {
+            Error::OutOfAddresses { what, bytes, why } => {
+                HeapError::OutOfAddresses { what, bytes, why }
+            }
+            other => HeapError::Source(Box::new(other)),
+        }
+    }
+
     /// Converts an error of the kernel into the variant that has a remedy for its cause, with the
     /// file and the operation.
     pub(crate) fn from_io(source: std::io::Error, doing: &'static str, path: &Path) -> Error {

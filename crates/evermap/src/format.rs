@@ -1,20 +1,17 @@
 //! The object file's format: every constant and every structure on disk.
 //!
-//! All numbers of the format are defined here, each with the reason for its value. The size of each
-//! structure is asserted. `docs/format.md` draws the same file byte by byte. A change here changes
-//! the format: it needs a feature bit or a new version, and files of released formats, which the
-//! tests keep, must still open.
+//! All numbers of the format are defined here and in the heap's half, which this module exports
+//! again. Each has the reason for its value, and the size of each structure is asserted.
+//! `docs/format.md` draws the same file byte by byte. A change here changes the format: it needs a
+//! feature bit or a new version, and files of released formats, which the tests keep, must still
+//! open.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Bytes of a page of the format, independent of the kernel's page size.
-pub const PAGE_BYTES: u64 = 4096;
-/// Bytes of a line, the granularity at which a commit logs changes. One cache line.
-pub const LINE_BYTES: usize = 64;
+pub use evermap_heap::format::*;
+
 /// Lines in a page. A page's changed lines fit one 64-bit mask.
 pub const PAGE_LINES: usize = PAGE_BYTES as usize / LINE_BYTES;
-/// Bytes of a chunk, the unit in which the allocator hands out address space.
-pub const CHUNK_BYTES: u64 = 64 * 1024;
 /// Regions with at least this many bytes of chunks are aligned to [`HUGE_BYTES`], in memory and in
 /// the file.
 pub const LARGE_REGION_BYTES: u64 = 8 << 20;
@@ -22,21 +19,13 @@ pub const LARGE_REGION_BYTES: u64 = 8 << 20;
 /// If not, each 4 KiB of a large folio faults separately, and ext4 walks the folio's blocks each
 /// time: a fill of 1 GiB took 3.2 s instead of 0.3.
 pub const HUGE_BYTES: u64 = 2 << 20;
-/// Smallest block, and the alignment of every block.
-pub const BLOCK_BYTES_MIN: usize = 16;
 
 /// First eight bytes of every object file.
 pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"EVERMAP\n";
 /// Format version that this build writes. Older builds refuse a newer version with a typed error.
 pub const FORMAT_VERSION: u32 = 1;
-/// Maximum number of regions of an object. Each new region at least doubles the object's capacity,
-/// so 32 exceed the whole window.
-pub const REGIONS_MAX: usize = 32;
 /// Bytes of the longest object name (the limit of a file name on Linux).
 pub const NAME_BYTES_MAX: usize = 255;
-/// Maximum bytes of the root type description in the superblock. A longer description is truncated;
-/// its id is not affected.
-pub const SCHEMA_BYTES_MAX: usize = 1024;
 /// Offset of a small root in the first page. Roots that fit here need no allocation and are logged
 /// with the superblock, which every commit writes anyway.
 pub const ROOT_AREA_OFFSET: usize = 3072;
@@ -65,30 +54,6 @@ pub const FEATURE_LOG_2: u64 = 4;
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
 /// Read-only-compatible feature: the object has page checksums, which a writer must update.
 pub const FEATURE_PAGE_CHECKSUMS: u64 = 1;
-
-/// One region: contiguous addresses backed by a contiguous range of the object file.
-///
-/// Invariants: `base`, `length`, `capacity`, `meta_length` and `file_offset` are page multiples;
-/// `base + meta_length` (the first chunk) is a chunk multiple; `meta_length <= length <= capacity`;
-/// the next region's `file_offset` is not below `file_offset + capacity`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct RegionRecord {
-    /// Address of the region's first byte. Region 0 begins with the superblock.
-    pub base: u64,
-    /// Bytes of address space that belong to the region.
-    pub capacity: u64,
-    /// Bytes from `base` that the file holds.
-    pub length: u64,
-    /// Offset of `base` in the file.
-    pub file_offset: u64,
-    /// Bytes from `base` to the first chunk: superblock (region 0 only), chunk map, chunk records.
-    pub meta_length: u64,
-    /// Address of the table of page checksums, at the end of the metadata. 0 if the region has no
-    /// page checksums.
-    pub checksums: u64,
-}
-const _: () = assert!(size_of::<RegionRecord>() == 48);
 
 /// Linear memory that a guest object's addresses belong to. Objects lie in a window of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -137,7 +102,7 @@ pub struct Superblock {
     pub root_address: u64,
     /// `size_of` of the root's type.
     pub root_bytes: u64,
-    /// Type id of the root (see `persist::describe`).
+    /// Type id of the root (see `persist::typing`).
     pub root_type_id: [u8; 16],
     /// [`KIND_OBJECT`] or [`KIND_CATALOG`].
     pub kind: u32,
@@ -185,7 +150,11 @@ const _: () = assert!(std::mem::offset_of!(Superblock, guest) == 176);
 const _: () = assert!(std::mem::offset_of!(Superblock, root_checksum) == 208);
 const _: () = assert!(std::mem::offset_of!(Superblock, name) == 256);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 512);
-const _: () = assert!(std::mem::offset_of!(Superblock, schema) == 2048);
+const _: () = assert!(std::mem::offset_of!(Superblock, root_address) == ROOT_ENTRY_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Superblock, root_bytes) == ROOT_ENTRY_OFFSET + 8);
+const _: () = assert!(std::mem::offset_of!(Superblock, root_type_id) == ROOT_ENTRY_OFFSET + 16);
+const _: () = assert!(std::mem::offset_of!(Superblock, schema_length) == SCHEMA_LENGTH_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Superblock, schema) == SCHEMA_OFFSET);
 const _: () = assert!(std::mem::offset_of!(Superblock, root_area) == ROOT_AREA_OFFSET);
 
 /// `log_required` of an object that needs its log. Half of its bits are set, so a single flipped
@@ -267,57 +236,6 @@ pub struct CodeRecord {
 }
 const _: () = assert!(size_of::<CodeRecord>() == 1024);
 const _: () = assert!(size_of::<CodeRecord>() <= ROOT_AREA_BYTES);
-
-/// Allocator metadata of one chunk. It lies apart from the chunk's data, so that a commit after
-/// many allocations dirties few pages.
-///
-/// A slab has `blocks` blocks of its class's size from the chunk's start. Bit `i` of `bitmap` is
-/// set exactly while block `i` is allocated. In a commit, `used` is the number of set bits, and no
-/// block at or above `carved` is allocated, or was in an earlier commit. The first chunk of a large
-/// block has `large_bytes` and `large_chunks`. The record of any other chunk is all zero or stale.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-pub struct ChunkRecord {
-    /// Blocks in the slab.
-    pub blocks: u32,
-    /// Blocks allocated.
-    pub used: u32,
-    /// Index after the last block that was allocated in any commit.
-    pub carved: u32,
-    /// Zero.
-    pub reserved0: u32,
-    /// Requested bytes of a large block.
-    pub large_bytes: u64,
-    /// Number of chunks of the large block.
-    pub large_chunks: u64,
-    /// Zero.
-    pub reserved1: [u64; 4],
-    /// One bit per block, set while the block is allocated.
-    pub bitmap: [u64; 64],
-}
-const _: () = assert!(size_of::<ChunkRecord>() == 576);
-const _: () = assert!(CHUNK_BYTES as usize / BLOCK_BYTES_MIN == 64 * 64);
-
-/// Chunk map: the chunk is free. Fresh file pages are zero, so fresh chunks are free.
-pub const CHUNK_FREE: u8 = 0;
-/// Chunk map: the chunk is free, and its disk blocks were released, or may have been. They must be
-/// reserved before the chunk is used.
-pub const CHUNK_HOLE: u8 = 0x7d;
-/// Chunk map: first chunk of a large block. Slabs use `1 + class`.
-pub const CHUNK_LARGE: u8 = 0x7e;
-/// Chunk map: later chunk of a large block.
-pub const CHUNK_LARGE_BODY: u8 = 0x7f;
-/// Chunk map: combined with a slab's class while the slab is not offered for allocation, because
-/// less than a useful share of its blocks is free (an eighth, at least one).
-pub const CHUNK_FULL: u8 = 0x80;
-
-/// Bytes between a region's first byte and its first chunk, for `chunks` chunks. A page multiple.
-pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
-    let head = if first_region { PAGE_BYTES } else { 0 };
-    let map = chunks.next_multiple_of(LINE_BYTES as u64);
-    let records = chunks * size_of::<ChunkRecord>() as u64;
-    (head + map + records).next_multiple_of(PAGE_BYTES)
-}
 
 /// Entries in a line of a checksum table. The last four bytes of the line are its own checksum, so
 /// a page's entry and the checksum that protects it are logged as one line.

@@ -31,31 +31,17 @@
 //!
 //! Layers, top down; a module uses only those below it: [`tools`] (check, backup), `api` (stores,
 //! snapshots, sessions), `object` (superblock, regions, root), `catalog` (names) and `commit`,
-//! `persist` (types that may lie in an object), `alloc`, `address`, `storage`, `at_fork`, `error`,
-//! and at the bottom `checksum`, `format`, `layout`, `mutate` and `schema_difference`.
-
-// A guest in a sandbox has only the allocator and the containers. Its host has files and mappings,
-// so code that only they use is dead in a guest.
-#![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports))]
+//! `address`, `storage`, `at_fork`, `error`, and at the bottom `checksum`, `format`, `layout` and
+//! `mutate`. The allocator and the types that may lie in an object are in the crate `evermap-heap`,
+//! which guests use without stores.
 
 // The derive macros refer to the crate as `evermap`, also inside the crate.
 extern crate self as evermap;
 
-#[doc(hidden)]
-#[path = "guest_side.rs"]
-pub mod __guest;
-#[cfg(target_family = "wasm")]
-#[path = "address/guest.rs"]
 mod address;
-#[cfg(not(target_family = "wasm"))]
-mod address;
-mod alloc;
-#[cfg(not(target_family = "wasm"))]
 mod api;
-#[cfg(not(target_family = "wasm"))]
 mod at_fork;
 /// Fork detection, for the C library.
-#[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
 pub mod __forks {
     /// Starts to detect forks. Must be called before anything is locked or mapped.
@@ -68,63 +54,53 @@ pub mod __forks {
         crate::at_fork::is_child()
     }
 }
-#[cfg(not(target_family = "wasm"))]
 mod catalog;
-#[cfg(not(target_family = "wasm"))]
 mod checksum;
-#[cfg(not(target_family = "wasm"))]
 mod commit;
 mod error;
 mod format;
-#[cfg(all(any(test, feature = "fuzzing"), not(target_family = "wasm")))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(not(target_family = "wasm"))]
 mod layout;
-#[cfg(not(target_family = "wasm"))]
 mod mutate;
-#[cfg(not(target_family = "wasm"))]
 mod object;
-mod persist;
-mod schema_difference;
-#[cfg(all(test, not(target_family = "wasm")))]
+#[cfg(test)]
 mod simulation;
-#[cfg(not(target_family = "wasm"))]
 mod storage;
-#[cfg(not(target_family = "wasm"))]
 pub mod tools;
 
-#[cfg(not(target_family = "wasm"))]
 pub use address::{Access, AccessKey, ThreadRights, Window};
-pub use alloc::{ClassStatistics, Heap, HeapStatistics};
-#[cfg(not(target_family = "wasm"))]
 pub use api::guest;
-#[cfg(not(target_family = "wasm"))]
 pub use api::{
     ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options, Protected,
     ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawShared, RawSnapshot,
     RawWriteScope, Reads, Session, ShareOptions, Shared, SharedRead, SharedWrite, Snapshot, Store,
     Verify, WritePass, WritePermit, WriteScope,
 };
-#[cfg(not(target_family = "wasm"))]
 pub use commit::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
-#[cfg(not(target_family = "wasm"))]
-pub use object::{ActiveProtection, ForeignPointer, Protection};
 #[cfg(feature = "serde")]
-pub use persist::serde;
-pub use persist::{
-    Bounds, Build, Built, Description, Detached, FromIter, IterMut, KeySource, Mut, PBTree, PBox,
-    PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128,
-    btree, from_iter, map, type_description, type_id,
+#[doc(inline)]
+pub use evermap_heap::serde;
+#[doc(inline)]
+pub use evermap_heap::{
+    Bounds, Build, Built, ClassStatistics, Description, Detached, FieldChange, FieldShape,
+    FromIter, Heap, HeapError, HeapStatistics, IterMut, KeySource, Mut, PBTree, PBox, PMap,
+    PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, SchemaDifference, Scratch, Slot,
+    TypeId128, btree, from_iter, map, type_description, type_id,
 };
-pub use schema_difference::{FieldChange, FieldShape, SchemaDifference};
+pub use object::{ActiveProtection, ForeignPointer, Protection};
 
+// For the output of the derive macros.
 #[doc(hidden)]
-pub use persist::private as __private;
+pub use evermap_heap::__private;
+
+// Modules of the heap, for this crate's own.
+use evermap_heap::{alloc, persist};
 
 // The examples of the how-to pages run as tests.
 #[cfg(doctest)]

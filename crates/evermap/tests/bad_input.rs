@@ -279,7 +279,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     let mut commits = 1;
     let full = loop {
         let pushed = session.root_mut().push(from_iter(0..5000)).map(drop);
-        match pushed.and_then(|()| session.commit()) {
+        match pushed.map_err(Error::from).and_then(|()| session.commit()) {
             Ok(_) => commits += 1,
             Err(error) => break error,
         }

@@ -4,7 +4,9 @@
 mod common;
 
 use common::TestStore;
-use evermap::{Error, Migrations, PBTree, PBox, PMap, PString, PVec, Persist, from_iter};
+use evermap::{
+    Error, HeapError, Migrations, PBTree, PBox, PMap, PString, PVec, Persist, from_iter,
+};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -120,7 +122,7 @@ fn a_migration_that_fails_changes_nothing() {
             |mut new| {
                 new.fields().owner.assign(old.owner.detach())?;
                 new.fields().days.insert(1, "x")?;
-                Err(Error::CapacityOverflow { what: "on purpose" })
+                Err(HeapError::CapacityOverflow { what: "on purpose" })
             },
         )
     });
@@ -172,7 +174,7 @@ fn a_detached_value_goes_into_its_own_object_only() {
     let mut other = store.write::<PVec<PString>>("other").unwrap();
     let owner = diary.root_mut().into_fields().owner.detach();
     let error = other.root_mut().push(owner).map(drop).unwrap_err();
-    assert!(matches!(error, Error::OtherObject { what: "PString" }), "{error}");
+    assert!(matches!(error, HeapError::OtherObject { what: "PString" }), "{error}");
     // It was returned to its own object.
     assert_eq!(diary.owner, "");
     diary.rollback().unwrap();

@@ -353,7 +353,7 @@ fn child_works_on_a_full_disk() {
     assert_eq!(number_of(&session), number + 1, "the refused change is still in memory");
     session.rollback().unwrap();
     assert_eq!(number_of(&session), number);
-    assert!(is_full(session.root_mut().resize(64 << 20, 0)));
+    assert!(is_full(session.root_mut().resize(64 << 20, 0).map_err(Error::from)));
     session.rollback().unwrap();
     assert!(is_full(store.create::<PVec<u64>, _>("another", vec![0; FEW_NUMBERS])));
     let before = names(&disk);

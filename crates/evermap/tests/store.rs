@@ -4,7 +4,7 @@
 mod common;
 
 use common::TestStore;
-use evermap::{Error, PMap, PString, PVec, Persist, Store, from_iter};
+use evermap::{Error, HeapError, PMap, PString, PVec, Persist, Store, from_iter};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -226,10 +226,10 @@ fn a_failed_creation_leaves_nothing() {
         fn build<'a>(
             _: Failing,
             slot: evermap::Slot<'a, Self>,
-        ) -> Result<evermap::Built<'a, Self>, Error> {
+        ) -> Result<evermap::Built<'a, Self>, HeapError> {
             slot.write_with(Root { words: PVec::new() }, |mut root| {
                 root.fields().words.push("one")?;
-                Err(Error::CapacityOverflow { what: "the test" })
+                Err(HeapError::CapacityOverflow { what: "the test" })
             })
         }
     }

@@ -1,7 +1,7 @@
 //! User interface in an object: the same tree, of vectors and strings that hold raw addresses. The
 //! next start maps it and follows them, without reading, decoding or linking anything.
 
-use evermap::{Build, Built, Error, PString, PVec, Persist, Plain, Slot, from_iter};
+use evermap::{Build, Built, HeapError, PString, PVec, Persist, Plain, Slot, from_iter};
 
 use crate::model::{Frame, Kind, Look, Recipe, implement_interface};
 use crate::plain::{PlainInterface, PlainItem, PlainRow, PlainScreen};
@@ -118,7 +118,10 @@ pub struct Ingredients<'a> {
 }
 
 impl Build<Ingredients<'_>> for KeptInterface {
-    fn build<'a>(from: Ingredients<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(
+        from: Ingredients<'_>,
+        slot: Slot<'a, Self>,
+    ) -> Result<Built<'a, Self>, HeapError> {
         let frames = from.frames.iter().map(|(screen, strips)| KeptFrameInit {
             screen: screen.as_str(),
             strips: strips.as_slice(),
@@ -141,7 +144,7 @@ impl Build<Ingredients<'_>> for KeptInterface {
 }
 
 impl Build<&PlainScreen> for KeptScreen {
-    fn build<'a>(from: &PlainScreen, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(from: &PlainScreen, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         slot.build(KeptScreenInit {
             name: from.name.as_str(),
             title: from.title.as_str(),
@@ -159,14 +162,14 @@ impl Build<&PlainScreen> for KeptScreen {
 }
 
 impl Build<&PlainRow> for KeptRow {
-    fn build<'a>(from: &PlainRow, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(from: &PlainRow, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         let title = from.title.as_str();
         slot.build(KeptRowInit { title, items: from_iter(&from.items), frame: from.frame })
     }
 }
 
 impl Build<&PlainItem> for KeptItem {
-    fn build<'a>(from: &PlainItem, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(from: &PlainItem, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         slot.build(KeptItemInit {
             title: from.title.as_str(),
             note: from.note.as_str(),

@@ -46,8 +46,8 @@ pub enum Error {
     Output(io::Error),
 }
 
-impl From<evermap::Error> for Error {
-    fn from(error: evermap::Error) -> Error {
+impl From<evermap_guest::HeapError> for Error {
+    fn from(error: evermap_guest::HeapError) -> Error {
         Error::Heap(error.into())
     }
 }

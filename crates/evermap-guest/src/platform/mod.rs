@@ -9,6 +9,6 @@ mod sandbox;
 #[cfg(not(target_family = "wasm"))]
 pub use native::use_store;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use native::{Reader, Writer};
+pub(crate) use native::{Reader, Writer, source_error};
 #[cfg(target_family = "wasm")]
-pub(crate) use sandbox::{Reader, Writer};
+pub(crate) use sandbox::{Reader, Writer, source_error};

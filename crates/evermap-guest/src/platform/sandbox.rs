@@ -6,15 +6,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evermap::__guest::{
-    CHUNK_BYTES, ChunkSource, RegionRecord, RootRecord, flush_thread_caches, heap_over, read_root,
-    write_root,
-};
-use evermap::Heap;
+use evermap_heap::alloc::ChunkSource;
+use evermap_heap::format::{CHUNK_BYTES, RegionRecord};
+use evermap_heap::{Heap, HeapError};
 
 use crate::error::{Code, Error, Result};
 use crate::imports::{Level, commit_object, map_object, regions_of, unmap_object};
 use crate::root::{RawRoot, View};
+use crate::root_entry::{read_root, write_root};
 
 /// An object open for writing.
 pub(crate) struct Writer {
@@ -31,11 +30,7 @@ struct Mapped {
 
 impl Writer {
     pub(crate) fn open(name: &str) -> Result<Writer> {
-        let memory = Arc::new(HostMemory {
-            name: name.to_string(),
-            regions: Mutex::default(),
-            refused: Mutex::default(),
-        });
+        let memory = Arc::new(HostMemory { name: name.to_string(), regions: Mutex::default() });
         let mapped = Some(memory.map()?);
         Ok(Writer { memory, mapped })
     }
@@ -52,12 +47,6 @@ impl Writer {
         Ok(&self.mapped()?.heap)
     }
 
-    /// Returns the error of an allocation: the host's error if the host refused.
-    pub(crate) fn allocation_error(&self, error: &evermap::Error) -> Error {
-        let refused = lock(&self.memory.refused).take();
-        refused.unwrap_or_else(|| Error::of(error, &self.memory.name))
-    }
-
     /// # Safety
     /// Same requirements as `Heap::set_root_raw`.
     pub(crate) unsafe fn set_root(&mut self, root: &RawRoot) -> Result<()> {
@@ -67,7 +56,7 @@ impl Writer {
 
     pub(crate) fn commit(&mut self) -> Result<bool> {
         let mapped = self.mapped_mut()?;
-        flush_thread_caches(&mut mapped.heap);
+        mapped.heap.flush_thread_caches();
         commit_object(mapped.mapping.address, &mapped.mapping.name)
     }
 
@@ -183,18 +172,12 @@ impl Mapping {
     fn root(&self) -> RawRoot {
         // SAFETY: the page is mapped while this value lives. Only `set_root` writes its root, and
         // it borrows the value exclusively.
-        let RootRecord { address, bytes, tag, description } =
-            unsafe { read_root(self.superblock()) };
-        let address = std::ptr::with_exposed_provenance_mut(address as usize);
-        RawRoot { address, bytes, tag, description }
+        unsafe { read_root(self.superblock()) }
     }
 
     fn set_root(&mut self, root: &RawRoot) {
-        let (bytes, tag, description) = (root.bytes, root.tag, root.description.clone());
-        let address = root.address.expose_provenance() as u64;
-        let record = RootRecord { address, bytes, tag, description };
         // SAFETY: the page is mapped while this value lives, and the borrow is exclusive.
-        unsafe { write_root(self.superblock(), &record) };
+        unsafe { write_root(self.superblock(), root) };
     }
 }
 
@@ -209,8 +192,6 @@ impl Drop for Mapping {
 struct HostMemory {
     name: String,
     regions: Mutex<Vec<RegionRecord>>,
-    /// The host's last error.
-    refused: Mutex<Option<Error>>,
 }
 
 impl HostMemory {
@@ -221,14 +202,14 @@ impl HostMemory {
         // SAFETY: the host has mapped the regions writable at these addresses, and maps regions
         // that it adds. They stay mapped until `Mapped` is closed or dropped, which drops the heap
         // first. A program opens an object only once, so no other heap uses its metadata.
-        let heap = unsafe { heap_over(memory, &regions) };
+        let heap = unsafe { Heap::new(memory, &regions) };
         *lock(&self.regions) = regions;
         Ok(Mapped { heap, mapping })
     }
 
     /// Asks the host for `data_bytes` bytes of data in all regions together, and updates the
     /// regions.
-    fn grow(&self, regions: &mut Vec<RegionRecord>, data_bytes: u64) -> evermap::Result<()> {
+    fn grow(&self, regions: &mut Vec<RegionRecord>, data_bytes: u64) -> Result<(), HeapError> {
         let grown = u32::try_from(data_bytes)
             .map_err(|_| {
                 let why = format!("a guest cannot address {data_bytes} bytes");
@@ -236,27 +217,18 @@ impl HostMemory {
             })
             .and_then(|bytes| map_object(&self.name, bytes, Level::Write))
             .and_then(|address| regions_of(address, &self.name));
-        match grown {
-            Ok(grown) => {
-                *regions = grown;
-                Ok(())
-            }
-            Err(error) => {
-                let allocator_error = growth_error(&error, data_bytes);
-                *lock(&self.refused) = Some(error);
-                Err(allocator_error)
-            }
-        }
+        *regions = grown.map_err(|error| HeapError::Source(Box::new(error)))?;
+        Ok(())
     }
 
-    fn too_few_bytes(&self, bytes: u64) -> evermap::Error {
+    fn too_few_bytes(&self, bytes: u64) -> HeapError {
         let why = "the host provided fewer bytes than requested".to_string();
-        evermap::Error::OutOfAddresses { what: self.name.clone(), bytes, why }
+        HeapError::OutOfAddresses { what: self.name.clone(), bytes, why }
     }
 }
 
 impl ChunkSource for HostMemory {
-    fn extend(&self, region: usize, data_bytes: u64) -> evermap::Result<u64> {
+    fn extend(&self, region: usize, data_bytes: u64) -> Result<u64, HeapError> {
         let mut regions = lock(&self.regions);
         // The host can have backed more than requested, and does so when it adds a region.
         let backed = |regions: &[RegionRecord]| regions.get(region).map_or(0, data_bytes_of);
@@ -268,12 +240,12 @@ impl ChunkSource for HostMemory {
         if backed < data_bytes { Err(self.too_few_bytes(data_bytes)) } else { Ok(backed) }
     }
 
-    fn refill(&self, _region: usize, _offset: u64, _bytes: u64) -> evermap::Result<()> {
+    fn refill(&self, _region: usize, _offset: u64, _bytes: u64) -> Result<(), HeapError> {
         // A guest's object has no holes.
         Ok(())
     }
 
-    fn add_region(&self, chunks: u64) -> evermap::Result<RegionRecord> {
+    fn add_region(&self, chunks: u64) -> Result<RegionRecord, HeapError> {
         let mut regions = lock(&self.regions);
         let before = regions.len();
         // A region is backed to its capacity before another is added.
@@ -289,24 +261,9 @@ fn data_bytes_of(region: &RegionRecord) -> u64 {
     region.length - region.meta_length
 }
 
-/// Converts the host's error for the allocator and the containers.
-fn growth_error(error: &Error, bytes: u64) -> evermap::Error {
-    let what = error.object().to_string();
-    match error.code() {
-        Code::DiskFull => evermap::Error::DiskFull {
-            path: what.into(),
-            doing: "growing the object",
-            needed_bytes: bytes,
-        },
-        Code::Quota | Code::OutOfAddresses => {
-            evermap::Error::OutOfAddresses { what, bytes, why: error.message().to_string() }
-        }
-        _ => evermap::Error::Io {
-            path: what.into(),
-            doing: "growing the object",
-            source: std::io::Error::other(error.message().to_string()),
-        },
-    }
+/// Returns the host's error for which a heap could not grow.
+pub(crate) fn source_error(source: &(dyn std::error::Error + 'static), _: &str) -> Option<Error> {
+    source.downcast_ref().cloned()
 }
 
 fn not_mapped(name: &str) -> Error {

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
+use evermap::{Build, Built, HeapError, PVec, Persist, Slot, Snapshot, Store};
 use http_cache_semantics::CachePolicy;
 
 use crate::stored_object::{self, Unusable};
@@ -55,7 +55,7 @@ impl Build<NewResponse<'_>> for CachedResponse {
         Some(new.bytes() as u64)
     }
 
-    fn build<'a>(new: NewResponse<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(new: NewResponse<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         let empty = CachedResponse {
             stored_ns: new.stored_ns,
             body_hash: new.hash,

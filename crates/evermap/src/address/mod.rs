@@ -7,7 +7,6 @@
 //! their safety.
 
 mod access;
-mod anonymous;
 mod dirty;
 mod elsewhere;
 mod keys;
@@ -20,7 +19,6 @@ mod watch;
 
 pub use access::{Access, AccessKey, ThreadRights};
 
-pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
 pub(crate) use elsewhere::{ADDRESS_END, Elsewhere, Leads, heap_end};
 pub(crate) use keys::{Key, prepare as prepare_keys};

@@ -144,7 +144,8 @@ impl Batch {
             let root: NonNull<T> = root.cast();
             // SAFETY: the draft's root place has the size and alignment of a `T`, lies in the
             // draft's object, and no other reference to it exists.
-            unsafe { build_root(draft.heap(), root, source) }
+            unsafe { build_root(draft.heap(), root, source)? };
+            Ok(())
         })
     }
 

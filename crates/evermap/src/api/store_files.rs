@@ -256,7 +256,7 @@ impl StoreFiles {
         let located = self.catalog()?.read(|catalog, _| {
             let Some(found) = catalog.find(name) else { return Ok(None) };
             let leases = self.lease_table.share(&found.leases)?;
-            Ok(Some(Located { uuid: found.uuid, leases }))
+            Ok::<_, Error>(Some(Located { uuid: found.uuid, leases }))
         })?;
         located?.ok_or_else(|| self.not_found(name))
     }

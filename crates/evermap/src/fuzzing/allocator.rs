@@ -3,9 +3,10 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::address::AnonymousRange;
+use evermap_heap::anonymous::AnonymousRange;
+use evermap_heap::{HeapError, Result};
+
 use crate::alloc::{ChunkSource, Heap};
-use crate::error::{Error, Result};
 use crate::format::{CHUNK_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 
 /// Chunks of the only region.
@@ -30,7 +31,7 @@ impl ChunkSource for OneRegion {
 
     fn add_region(&self, _chunks: u64) -> Result<RegionRecord> {
         let what = "a heap of one region".to_string();
-        Err(Error::OutOfAddresses { what, bytes: 0, why: "it is the only one".to_string() })
+        Err(HeapError::OutOfAddresses { what, bytes: 0, why: "it is the only one".to_string() })
     }
 }
 
@@ -87,7 +88,8 @@ fn operate(heap: &Heap, data: u64, operations: &[u8]) {
             1 => {
                 let address = data.wrapping_add(number * 16);
                 if let Some(block) = NonNull::new(address as *mut u8) {
-                    let _ = heap.free_checked(block);
+                    // SAFETY: the blocks hold no values.
+                    let _ = unsafe { heap.try_free(block) };
                 }
             }
             _ => {

@@ -78,7 +78,7 @@ impl Participant for Inheritance {
     fn before(&self) {
         // Locked in the same order as by allocations. A thread that changes metadata has finished
         // by then, and the child finds the lock free.
-        let Some(heap) = self.heap.hold() else { return };
+        let Some(heap) = at_fork::hold_for_fork(|| self.heap.try_hold()) else { return };
         let Some(mut region_set) = self.region_set.hold_for_fork() else { return };
         let reading = match self.prepare(&**region_set.file, &mut region_set.held) {
             Ok(reading) => Some(reading),

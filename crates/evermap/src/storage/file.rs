@@ -81,7 +81,7 @@ impl DiskFile {
             .map_err(|e| self.error(e, "open"))?;
         let identity = |descriptor: &OwnedFd| {
             let found = fs::fstat(descriptor).map_err(|e| self.error(e, "look at"))?;
-            Ok((found.st_dev, found.st_ino))
+            Ok::<_, Error>((found.st_dev, found.st_ino))
         };
         match identity(&descriptor)? == identity(&self.descriptor)? {
             true => Ok(descriptor),

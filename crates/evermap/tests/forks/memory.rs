@@ -312,7 +312,7 @@ fn uses_heap(heap: &Heap) -> bool {
             // SAFETY: allocated above, and not used after.
             unsafe { heap.try_free(block) }.is_ok()
         }
-        Err(error) => matches!(error, Error::Forked { .. }),
+        Err(error) => matches!(Error::from(error), Error::Forked { .. }),
     })
 }
 

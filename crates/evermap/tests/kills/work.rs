@@ -109,7 +109,8 @@ fn plant(mut place: Mut<'_, Option<PBox<Node>>>, key: u64) -> Result<(), Error> 
         let fields = node.into_fields();
         place = if key < *fields.key { fields.left } else { fields.right };
     }
-    place.insert(Node { key, left: None, right: None }).map(drop)
+    place.insert(Node { key, left: None, right: None })?;
+    Ok(())
 }
 
 /// Asserts that all parts agree with the state's number.

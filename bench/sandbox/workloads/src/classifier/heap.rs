@@ -1,7 +1,6 @@
 //! Model in a heap: its rows are found in the map that training left there.
 
-use evermap::{PMap, PVec, Persist};
-use evermap_guest::{Heap, Snapshot};
+use evermap_guest::{Heap, PMap, PVec, Persist, Snapshot};
 
 use super::train::Trained;
 use super::{Model, Stored, row};

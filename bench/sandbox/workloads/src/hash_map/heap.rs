@@ -1,7 +1,6 @@
 //! hash-map in a heap: the map is built in place.
 
-use evermap::PMap;
-use evermap_guest::{Heap, Snapshot};
+use evermap_guest::{Heap, PMap, Snapshot};
 
 use super::{NAME, key, look_up, value};
 use crate::error::Outcome;

@@ -1,7 +1,6 @@
 //! spell-check in a heap: the dictionary is a stored table, and the text is read in place.
 
-use evermap::{PMap, PVec, Persist};
-use evermap_guest::{Heap, Snapshot};
+use evermap_guest::{Heap, PMap, PVec, Persist, Snapshot};
 
 use super::{DICTIONARY, Misspelled, TEXT, WORD_BYTES_MIN, lines};
 use crate::blocks;

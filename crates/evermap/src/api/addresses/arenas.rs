@@ -41,7 +41,8 @@ impl StoreFiles {
         let base = take_arena(&self.space, &self.options, &self.directory, length, purpose)?;
         debug!(base, length, "new arena");
         self.catalog()?.change(|mut catalog| {
-            catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
+            catalog.fields().arenas.push(Arena { base, length, high_water: base })?;
+            Ok(())
         })?;
         let taken = self.catalog()?.read(|catalog, _| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();

@@ -11,7 +11,7 @@ use crate::api::home::{Home, Use};
 use crate::api::inner::StoreInner;
 use crate::api::store::Store;
 use crate::catalog::Lease;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::BUILDING;
 use crate::storage::{File, Storage};
 
@@ -85,7 +85,7 @@ impl Import {
                     return Ok(false);
                 }
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })??;
         if taken {
             self.leases = wanted.to_vec();

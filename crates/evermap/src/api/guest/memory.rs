@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::address::{AddressSpace, AnonymousRange, Vacancy};
+use evermap_heap::anonymous::AnonymousRange;
+
+use crate::address::{AddressSpace, Vacancy};
 use crate::error::{Error, Result};
 use crate::format::{GuestRecord, PAGE_BYTES};
 use crate::object::{Addresses, Displacement, Environment};

@@ -8,6 +8,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use evermap_heap::HeapError;
+
 use super::Session;
 use super::open::OpenSession;
 use crate::alloc::Heap;
@@ -65,7 +67,7 @@ impl Migrations {
     #[must_use]
     pub fn step<Old: Persist, New: Persist>(
         mut self,
-        migrate: impl for<'o, 's> Fn(Mut<'o, Old>, Slot<'s, New>) -> Result<Built<'s, New>>
+        migrate: impl for<'o, 's> Fn(Mut<'o, Old>, Slot<'s, New>) -> Result<Built<'s, New>, HeapError>
         + Send
         + Sync
         + 'static,

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use crate::api::store_files::StoreFiles;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
+use crate::persist::SchemaDifference;
 use crate::persist::{Bounds, Persist, type_description, type_id};
-use crate::schema_difference::SchemaDifference;
 
 /// Returns the error for an object whose root is not a `T`.
 pub(in crate::api) fn schema_mismatch<T: Persist>(

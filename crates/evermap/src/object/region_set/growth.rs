@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use evermap_heap::HeapError;
 use tracing::debug;
 
 use super::shape::{RegionShape, lead_bytes};
@@ -152,7 +153,21 @@ impl RegionSet {
 }
 
 impl ChunkSource for RegionSet {
-    fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
+    fn extend(&self, region: usize, data_bytes: u64) -> Result<u64, HeapError> {
+        self.extend_region(region, data_bytes).map_err(Error::of_source)
+    }
+
+    fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<(), HeapError> {
+        self.refill_region(region, offset, bytes).map_err(Error::of_source)
+    }
+
+    fn add_region(&self, chunks: u64) -> Result<RegionRecord, HeapError> {
+        self.append_region(chunks).map_err(Error::of_source)
+    }
+}
+
+impl RegionSet {
+    fn extend_region(&self, region: usize, data_bytes: u64) -> Result<u64> {
         self.refuse_in_child()?;
         let file = self.file();
         let mut held = self.lock();
@@ -198,13 +213,13 @@ impl ChunkSource for RegionSet {
         Ok(length - record.meta_length)
     }
 
-    fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()> {
+    fn refill_region(&self, region: usize, offset: u64, bytes: u64) -> Result<()> {
         self.refuse_in_child()?;
         let record = self.lock()[region].record;
         self.file().allocate(record.file_offset + record.meta_length + offset, bytes)
     }
 
-    fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
+    fn append_region(&self, chunks: u64) -> Result<RegionRecord> {
         self.refuse_in_child()?;
         let mut held = self.lock();
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();

@@ -90,7 +90,7 @@ impl Writer {
 
     /// Reserves room for a block of `bytes` bytes, or for smaller ones.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
-        self.region_set.make_room(|| self.heap.reserve(bytes))
+        Ok(self.region_set.make_room(|| self.heap.reserve(bytes))?)
     }
 
     /// Notes that room was reserved, so closing keeps it.
