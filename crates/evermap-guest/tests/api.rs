@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use evermap_guest::{
-    Build, Built, Code, Error, Heap, HeapError, PBTree, PBox, PMap, PString, PVec, Persist, Slot,
+    Build, Built, Code, Heap, HeapError, PBTree, PBox, PMap, PString, PVec, Persist, Slot,
     Snapshot, type_id,
 };
 
@@ -260,7 +260,7 @@ fn an_object_larger_than_the_window_gets_the_hosts_error() {
     assert!([Code::OutOfAddresses, Code::Quota].contains(&error.code()), "{error}");
     assert_eq!(error.object(), "window");
     let mut bytes = heap.root_or::<PVec<u8>, _>(PVec::new()).unwrap();
-    let error = Error::from(bytes.reserve(1 << 30).unwrap_err());
+    let error = evermap_guest::Error::from(bytes.reserve(1 << 30).unwrap_err());
     assert!([Code::OutOfAddresses, Code::Quota].contains(&error.code()), "{error}");
     assert_eq!(error.object(), "window");
     bytes.extend_from_slice(b"still here").unwrap();
