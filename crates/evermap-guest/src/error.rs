@@ -1,10 +1,11 @@
 //! The error type of the crate: code, object and message.
 
+#[cfg(not(target_family = "wasm"))]
+mod store;
+
 use std::fmt;
 
 use evermap_heap::HeapError;
-
-use crate::platform;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -81,7 +82,7 @@ impl Error {
     /// or the store, which gives the heap its memory, is returned as it is.
     pub(crate) fn of_heap(error: &HeapError, object: &str) -> Error {
         let code = match error {
-            HeapError::Source(source) => match platform::source_error(&**source, object) {
+            HeapError::Source(source) => match Error::of_source(&**source, object) {
                 Some(error) => return error,
                 None => Code::Other,
             },
@@ -92,6 +93,16 @@ impl Error {
             _ => Code::Other,
         };
         Error::new(code, object, error.to_string())
+    }
+
+    /// Returns the error of the host or the store for which a heap could not grow.
+    fn of_source(source: &(dyn std::error::Error + 'static), object: &str) -> Option<Error> {
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(error) = source.downcast_ref() {
+            return Some(Error::of(error, object));
+        }
+        let _ = object;
+        source.downcast_ref().cloned()
     }
 
     /// Returns the code.

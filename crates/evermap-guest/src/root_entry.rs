@@ -1,5 +1,5 @@
-//! The root's entry in a mapped superblock: the guest sets its object's root there, and the host reads
-//! it at the next commit.
+//! The root's entry in a mapped superblock: the guest sets its object's root there, and the host
+//! reads it at the next commit.
 
 use evermap_heap::format::{
     ROOT_ENTRY_OFFSET, RootEntry, SCHEMA_BYTES_MAX, SCHEMA_LENGTH_OFFSET, SCHEMA_OFFSET,

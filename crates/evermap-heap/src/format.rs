@@ -1,5 +1,5 @@
-//! The part of the object file's format that a heap uses: pages, regions, chunks and their metadata,
-//! and the root's entry in the superblock.
+//! The part of the object file's format that a heap uses: pages, regions, chunks and their
+//! metadata, and the root's entry in the superblock.
 //!
 //! The crate `evermap` adds what only stores use: the superblock, page checksums, code records and
 //! logs. `docs/format.md` draws the file byte by byte. A change here changes the format: it needs a
@@ -48,8 +48,8 @@ pub struct RegionRecord {
 }
 const _: () = assert!(size_of::<RegionRecord>() == 48);
 
-/// The root's entry in the superblock, at [`ROOT_ENTRY_OFFSET`]. A guest reads and sets its object's
-/// root there.
+/// The root's entry in the superblock, at [`ROOT_ENTRY_OFFSET`]. A guest reads and sets its
+/// object's root there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RootEntry {

@@ -9,6 +9,6 @@ mod sandbox;
 #[cfg(not(target_family = "wasm"))]
 pub use native::use_store;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use native::{Reader, Writer, source_error};
+pub(crate) use native::{Reader, Writer};
 #[cfg(target_family = "wasm")]
-pub(crate) use sandbox::{Reader, Writer, source_error};
+pub(crate) use sandbox::{Reader, Writer};

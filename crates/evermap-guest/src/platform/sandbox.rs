@@ -261,11 +261,6 @@ fn data_bytes_of(region: &RegionRecord) -> u64 {
     region.length - region.meta_length
 }
 
-/// Returns the host's error for which a heap could not grow.
-pub(crate) fn source_error(source: &(dyn std::error::Error + 'static), _: &str) -> Option<Error> {
-    source.downcast_ref().cloned()
-}
-
 fn not_mapped(name: &str) -> Error {
     Error::new(Code::NotMapped, name, "a failed rollback has unmapped it; open it again")
 }

@@ -127,8 +127,8 @@ pub struct FromDeserializer<D>(D);
 ///
 /// # Errors
 ///
-/// Building from it fails with [`HeapError::Deserialize`], which contains serde's message, and with the
-/// errors of building, such as a full object. Nothing stays allocated then.
+/// Building from it fails with [`HeapError::Deserialize`], which contains serde's message, and with
+/// the errors of building, such as a full object. Nothing stays allocated then.
 ///
 /// ```
 /// use evermap::{HeapError, PMap, PString, PVec, Scratch};
