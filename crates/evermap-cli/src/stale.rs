@@ -4,7 +4,8 @@
 //! the store's directory. Other processes wait for it, up to a timeout.
 //!
 //! Parsing again discards the stored version. In a backup that version is the purpose, and in a
-//! moved store the file at the document's path may be another one. There it needs `--stale refresh`.
+//! moved store the file at the document's path may be another one. There it needs
+//! `--stale refresh`.
 
 use std::fs::{File, FileType, Metadata, TryLockError};
 use std::io;

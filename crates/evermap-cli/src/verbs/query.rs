@@ -18,8 +18,9 @@ use crate::names;
 use crate::output::Output;
 use crate::stale::{self, Stale};
 
-/// Largest document that each query compares with its checksums. With its page faults the comparison
-/// costs some 1 us per page of 4 KiB: up to 0.3 ms, and 15 to 20 ms for a document of 64 MB.
+/// Largest document that each query compares with its checksums. With its page faults the
+/// comparison costs some 1 us per page of 4 KiB: up to 0.3 ms, and 15 to 20 ms for a document of
+/// 64 MB.
 const VERIFIED_BYTES_MAX: u64 = 1 << 20;
 
 /// Print the elements of a document that match a CSS selector
