@@ -5,7 +5,7 @@
 //! can be out of date at once, so correctness must not depend on it.
 //!
 //! Two functions write: [`device_rates`] measures a device with an unnamed temporary file, and
-//! measurements are cached in the user's cache directory. The crate depends on no other crate of
+//! measurements are cached in the user's cache directory. [`Quantiles`] summarise what was measured. The crate depends on no other crate of
 //! the project.
 
 mod device;
@@ -14,6 +14,7 @@ mod extents;
 mod file_system;
 mod memory;
 pub mod proc;
+mod quantiles;
 mod residency;
 mod span;
 mod state_file;
@@ -25,6 +26,7 @@ pub use direct::{DirectAlignment, direct_alignment};
 pub use extents::extents;
 pub use file_system::FileSystem;
 pub use memory::{HugePageSupply, LimitedBy, Memory, available_bytes, huge_page_supply, memory};
+pub use quantiles::{Quantiles, quantile};
 pub use residency::{Residency, residency, residency_of};
 pub use span::Span;
 pub use state_file::StateFile;

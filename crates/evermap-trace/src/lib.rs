@@ -20,7 +20,6 @@ mod numbers;
 mod parser;
 mod perf;
 mod period;
-mod quantiles;
 mod ranges;
 mod read;
 mod record;
@@ -29,11 +28,12 @@ mod statistics;
 mod strace;
 mod warning;
 
+pub use evermap_observe::{Quantiles, quantile};
+
 pub use error::{Error, Result};
 pub use event::{Event, LENGTH_BYTES_MAX, Operation, Trace};
 pub use format::{Format, TimeUnit};
 pub use period::Period;
-pub use quantiles::{Quantiles, quantile};
 pub use read::Options;
 pub use record::{Recorded, Recorder, record};
 pub use statistics::{

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use evermap_observe::Quantiles;
 use serde::Serialize;
 
 use crate::event::{Event, Operation, Trace};
 use crate::format::Format;
 use crate::period::Period;
-use crate::quantiles::Quantiles;
 use crate::ranges::Ranges;
 
 /// Size of a memory page.

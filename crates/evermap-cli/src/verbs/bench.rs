@@ -99,7 +99,7 @@ impl Transfer {
         let cells = measure.run()?;
         let times = cells.iter().filter_map(|cell| {
             let size = output::bytes(cell.size_bytes);
-            Times::of(&size, cell.engine.name(), cell.wall_s.clone())
+            Times::of(&size, cell.engine.name(), &cell.wall_s)
         });
         let times: Vec<Times> = times.collect();
         let mut output = Output::new();
@@ -180,4 +180,33 @@ fn pipes(cells: &[&Measurement]) -> Option<String> {
     let median = |engine| cells.iter().find(|cell| cell.engine == engine)?.median_s();
     let (one, two) = (median(EngineKind::Splice)?, median(EngineKind::DualPipe)?);
     Some(format!("two pipes = {:.2} x one pipe", one / two))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_sentence_agree_for_an_even_number_of_rounds() {
+        let cell = |engine, wall_s: [f64; 4]| Measurement {
+            engine,
+            size_bytes: 1000,
+            wall_s: wall_s.to_vec(),
+            processor_s: wall_s.to_vec(),
+            calls: 1,
+            switches: 0,
+            refused: None,
+        };
+        let cells = [
+            cell(EngineKind::ReadWrite, [1.0, 4.0, 6.0, 9.0]),
+            cell(EngineKind::Splice, [1.0, 2.0, 9.0, 9.0]),
+        ];
+        let base = cells[0].median_s();
+        let rows = cells.each_ref().map(|cell| row(cell, base));
+        assert_eq!([&rows[0][1], &rows[1][1], &rows[1][7]], ["4.00 s", "2.00 s", "2.00 x"]);
+        let times = cells.each_ref().map(|cell| Times::of("", cell.engine.name(), &cell.wall_s));
+        let sentences =
+            comparison::sentences(&times.map(Option::unwrap), "read-write", Figure::Median);
+        assert_eq!(sentences, ["splice ran 2.00 times faster than read-write"]);
+    }
 }

@@ -155,8 +155,8 @@ fn summary(measured: &[Measured]) -> Option<String> {
     let parsing_ms: f64 = measured.iter().map(|one| one.parse_ms).sum();
     let ready_us: f64 = measured.iter().map(|one| one.open_us + one.query_us).sum();
     let times = [
-        Times::of("", SUBJECTS[0], vec![parsing_ms / 1e3])?,
-        Times::of("", SUBJECTS[1], vec![ready_us / 1e6])?,
+        Times::of("", SUBJECTS[0], &[parsing_ms / 1e3])?,
+        Times::of("", SUBJECTS[1], &[ready_us / 1e6])?,
     ];
     let sentence = comparison::sentences(&times, SUBJECTS[0], Figure::Median).pop()?;
     Some(match measured.len() {
@@ -201,11 +201,11 @@ impl Bench {
             queries.push(self.run::<Timings>(&query, &[])?);
         }
         let document = output::plain(&file);
-        let parse_s = parses.iter().map(|report| report.parse_ms / 1e3).collect();
+        let parse_s: Vec<f64> = parses.iter().map(|report| report.parse_ms / 1e3).collect();
         let ready = |timings: &Timings| (timings.open_us + timings.query_us) / 1e6;
-        let ready_s = queries.iter().map(|(timings, _)| ready(timings)).collect();
+        let ready_s: Vec<f64> = queries.iter().map(|(timings, _)| ready(timings)).collect();
         let times = [(SUBJECTS[0], parse_s), (SUBJECTS[1], ready_s)];
-        let times = times.map(|(name, seconds)| Times::of(&document, name, seconds));
+        let times = times.map(|(name, seconds)| Times::of(&document, name, &seconds));
         let [Some(parsing), Some(querying)] = times else {
             return Err(Failure::Usage("nothing was measured".to_string()));
         };
@@ -273,7 +273,7 @@ fn times(ratio: f64) -> String {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    comparison::median(&mut values.collect::<Vec<f64>>()).unwrap_or(f64::NAN)
+    comparison::median(values).unwrap_or(f64::NAN)
 }
 
 fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {

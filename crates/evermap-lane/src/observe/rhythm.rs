@@ -4,7 +4,7 @@
 //! alone do not show the period. The wake-ups are counted in bins, and the autocorrelation of the
 //! bins shows it.
 
-use evermap_trace::quantile;
+use evermap_observe::quantile;
 use serde::Serialize;
 
 /// Minimum number of wake-ups for a period.

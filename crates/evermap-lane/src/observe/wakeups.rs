@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use evermap_observe::proc::field;
-use evermap_trace::quantile;
+use evermap_observe::quantile;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::time::{ClockId, clock_gettime};

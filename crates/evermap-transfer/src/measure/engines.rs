@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use evermap_observe::Moment;
+use evermap_observe::{Moment, quantile};
 use rustix::fs::{self, Advice, Mode, OFlags};
 
 use crate::drive::Drive;
@@ -39,12 +39,12 @@ pub struct Measurement {
 impl Measurement {
     /// Returns the median wall time in seconds.
     pub fn median_s(&self) -> Option<f64> {
-        self.wall_s.get(self.wall_s.len() / 2).copied()
+        quantile(&self.wall_s, 0.5)
     }
 
     /// Returns the median processor time in seconds.
     pub fn processor_median_s(&self) -> Option<f64> {
-        self.processor_s.get(self.processor_s.len() / 2).copied()
+        quantile(&self.processor_s, 0.5)
     }
 
     /// Returns the median data rate in bytes per millisecond, the unit used in the literature.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use evermap::{ActiveProtection, Durability, ProtectedRawSession, Protection, Store, WriteOptions};
+use evermap_observe::Quantiles;
 
 const PAGE_BYTES: usize = 4096;
 /// Numbers of pages that are written before each commit.
@@ -70,8 +71,8 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
         "{:>7} MiB  {:<8}  {scope_ns:>8.1}  {store_ns:>19.1}  {:>14.0}  {:>9.0}",
         bytes >> 20,
         format!("{active:?}"),
-        median(&mut stores),
-        median(&mut commits)
+        Quantiles::of(&stores).p50,
+        Quantiles::of(&commits).p50
     );
     session.rollback().unwrap();
     session.close().unwrap();
@@ -96,10 +97,5 @@ fn nanoseconds_each(batch: usize, mut work: impl FnMut(usize)) -> f64 {
         (0..batch).for_each(&mut work);
         batches.push(begun.elapsed().as_nanos() as f64 / batch as f64);
     }
-    median(&mut batches)
-}
-
-fn median(of: &mut [f64]) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
+    Quantiles::of(&batches).p50
 }

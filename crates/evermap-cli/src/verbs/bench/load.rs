@@ -312,14 +312,13 @@ impl Cell {
     }
 
     fn median(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
-        let mut values: Vec<f64> = self.runs.iter().map(of).collect();
-        comparison::median(&mut values)
+        comparison::median(self.runs.iter().map(of))
     }
 
     /// Returns the times until the finish, if the method could load the file.
     fn times(&self) -> Option<Times> {
-        let seconds = self.runs.iter().map(|run| run.finish_s).collect();
-        Times::of("", &self.name, seconds).filter(|_| self.refused.is_none())
+        let seconds: Vec<f64> = self.runs.iter().map(|run| run.finish_s).collect();
+        Times::of("", &self.name, &seconds).filter(|_| self.refused.is_none())
     }
 
     fn row(&self) -> [String; 10] {

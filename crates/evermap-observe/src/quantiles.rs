@@ -1,10 +1,10 @@
-//! Quantiles of measured times.
-
-use serde::{Deserialize, Serialize};
+//! Quantiles of measured values, by one definition for all crates: nearest rank. A quantile is one of
+//! the samples, so the median of an even number of them is the lower of both in the middle.
 
 /// Exact quantiles of measured times, by nearest rank, in the unit of the samples. All fields are 0
 /// if there are no samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Quantiles {
     /// Number of samples.
@@ -54,7 +54,7 @@ impl Quantiles {
 /// share of all samples does not exceed. Returns `None` without samples.
 ///
 /// ```
-/// use evermap_trace::quantile;
+/// use evermap_observe::quantile;
 ///
 /// assert_eq!(quantile(&[1, 2, 3, 4, 5], 0.5), Some(3));
 /// assert_eq!(quantile(&[1, 2, 3, 4], 0.5), Some(2));
