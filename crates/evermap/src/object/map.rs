@@ -1,4 +1,4 @@
-//! Layout of an object, page by page, for pictures and monitoring.
+//! Layout of an object, page by page, for drawing and monitoring.
 //!
 //! It is read from the allocator's metadata, which may be damaged. So every number is bounded by
 //! the region's size, and an unknown state is shown as unknown.

@@ -19,7 +19,6 @@ mod image;
 mod listing;
 mod map;
 mod one_store;
-mod picture;
 mod quarantine;
 mod rebase;
 mod report;
@@ -36,7 +35,6 @@ pub use backup_mark::original_of_backup;
 pub use check::{CheckOptions, check};
 pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
 pub use map::map;
-pub use picture::{Cell, CellKind, CellPart, Colour, Picture, PictureRegion};
 pub use rebase::{
     Hit, HitKind, RebaseOptions, RebaseReport, Relocation, UndoReport, rebase, undo_rebase,
 };

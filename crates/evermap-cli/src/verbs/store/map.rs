@@ -10,10 +10,8 @@ use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
-use crate::picture::{self, Style};
+use crate::picture::{self, PAGE_BYTES, Style};
 
-/// Bytes of a page.
-const PAGE_BYTES: u64 = 4096;
 /// Maximum number of cells of an SVG: by default, and with --wide.
 const CELLS_MAX: (usize, usize) = (4096, 10_000);
 
@@ -53,7 +51,7 @@ impl Map {
             output.json(&MapReport::of(&map))?;
         } else if let Some(file) = &self.svg {
             let cells_max = if self.wide { CELLS_MAX.1 } else { CELLS_MAX.0 };
-            let svg = map.picture(cells_max).svg(self.wide);
+            let svg = picture::svg(&map, cells_max, self.wide);
             match file.as_os_str() == "-" {
                 true => output.raw().write_all(svg.as_bytes())?,
                 false => std::fs::write(file, svg)

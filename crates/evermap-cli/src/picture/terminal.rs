@@ -1,8 +1,9 @@
 //! Draws an object's map in the terminal: half blocks with colours, or letters.
 
 use console::Term;
-use evermap::tools::{Cell, CellKind, Colour, ObjectMap, Picture};
+use evermap::tools::ObjectMap;
 
+use super::{Cell, CellKind, Colour, Picture};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
@@ -87,18 +88,18 @@ pub fn draw(map: &ObjectMap, style: &Style, output: &mut Output) -> Result<(), F
         Colours::None => style.lines,
         _ => style.lines * 2,
     };
-    let picture = map.picture(style.columns * rows);
+    let picture = Picture::of(map, style.columns * rows);
     let totals = &picture.totals;
     output.line(&format!(
         "{}: commit {}, file {}, {} with {}, {} in memory",
-        output::plain(&picture.name),
-        picture.sequence,
-        output::bytes(picture.file_bytes),
+        output::plain(&map.name),
+        map.sequence,
+        output::bytes(map.file_bytes),
         output::counted(totals.blocks, "block"),
         output::bytes(totals.allocated_bytes),
         output::bytes(totals.resident_bytes),
     ))?;
-    for (number, region) in picture.regions.iter().enumerate() {
+    for (number, (region, cells)) in picture.regions.iter().enumerate() {
         output.line("")?;
         output.line(&format!(
             "region {number} at {:#x}: {} in the file, room for {}",
@@ -107,8 +108,8 @@ pub fn draw(map: &ObjectMap, style: &Style, output: &mut Output) -> Result<(), F
             output::bytes(region.capacity_bytes)
         ))?;
         match style.colours {
-            Colours::None => letters(&picture, &region.cells, style, output)?,
-            _ => half_blocks(&picture, &region.cells, style, output)?,
+            Colours::None => letters(&picture, cells, style, output)?,
+            _ => half_blocks(&picture, cells, style, output)?,
         }
     }
     output.line("")?;

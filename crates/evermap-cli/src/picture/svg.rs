@@ -6,8 +6,11 @@
 
 use std::fmt::{Display, Write};
 
-use super::{Cell, CellKind, CellPart, Picture, PictureRegion};
-use crate::format::CHUNK_BYTES;
+use evermap::tools::{PAGES_PER_CHUNK, RegionMap};
+use humansize::DECIMAL;
+
+use super::{Cell, CellKind, CellPart, PAGE_BYTES, Picture};
+use crate::output::count;
 
 /// Margin around the drawing.
 const MARGIN: f64 = 36.0;
@@ -23,6 +26,9 @@ const LEGEND_GAP: f64 = 48.0;
 const LEGEND_LINES: usize = 8;
 /// An address is shown every so many rows.
 const ADDRESS_EVERY: usize = 8;
+
+/// Bytes of a chunk.
+const CHUNK_BYTES: u64 = PAGES_PER_CHUNK as u64 * PAGE_BYTES;
 
 const STYLE: &str = "\
 text{font-family:Inter,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2937;font-size:13px}\
@@ -61,8 +67,8 @@ impl Grid {
         self.pitch - if self.pitch > 20.0 { 3.0 } else { 1.6 }
     }
 
-    fn rows(&self, region: &PictureRegion) -> usize {
-        region.cells.len().div_ceil(self.columns)
+    fn rows(&self, cells: &[Cell]) -> usize {
+        cells.len().div_ceil(self.columns)
     }
 }
 
@@ -70,11 +76,11 @@ pub(super) fn draw(picture: &Picture, wide: bool) -> String {
     let grid = Grid::of(picture, wide);
     let mut body = String::new();
     let mut y = title(&mut body, picture, &grid);
-    for (number, region) in picture.regions.iter().enumerate() {
+    for (number, (region, cells)) in picture.regions.iter().enumerate() {
         heading(&mut body, number, region, y);
         y += HEADING;
-        cells(&mut body, picture, &grid, region, y);
-        y += grid.rows(region) as f64 * grid.pitch + 16.0;
+        squares(&mut body, picture, &grid, (region.base, cells), y);
+        y += grid.rows(cells) as f64 * grid.pitch + 16.0;
     }
     y = legend(&mut body, picture, &grid, y + 8.0);
     let height = y + MARGIN - 8.0;
@@ -87,7 +93,7 @@ pub(super) fn draw(picture: &Picture, wide: bool) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width} {height:.0}\">\n<title>{name}</title>\n<style>{style}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}</svg>\n",
-        name = escaped(&picture.name)
+        name = escaped(&picture.map.name)
     )
 }
 
@@ -123,24 +129,24 @@ fn rect(body: &mut String, class: &str, (x, y): (f64, f64), (width, height): (f6
 }
 
 fn title(body: &mut String, picture: &Picture, grid: &Grid) -> f64 {
-    text(body, "title", (MARGIN, MARGIN + 18.0), shortened(&picture.name, 60));
+    text(body, "title", (MARGIN, MARGIN + 18.0), shortened(&picture.map.name, 60));
     let totals = &picture.totals;
     let mut parts = vec![
-        match picture.uncommitted {
-            true => format!("after commit {}", picture.sequence),
-            false => format!("commit {}", picture.sequence),
+        match picture.map.uncommitted {
+            true => format!("after commit {}", picture.map.sequence),
+            false => format!("commit {}", picture.map.sequence),
         },
-        format!("file {}", bytes(picture.file_bytes)),
+        format!("file {}", bytes(picture.map.file_bytes)),
         format!("{} of {}", quantity(totals.blocks, "block"), bytes(totals.allocated_bytes)),
         format!("{} in memory", bytes(totals.resident_bytes)),
     ];
-    if picture.uncommitted {
+    if picture.map.uncommitted {
         parts.push(format!("{} changed", bytes(totals.dirty_bytes)));
     }
-    if picture.log_bytes > 0 {
-        parts.push(format!("log {}", bytes(picture.log_bytes)));
+    if picture.map.log_bytes > 0 {
+        parts.push(format!("log {}", bytes(picture.map.log_bytes)));
     }
-    if picture.written && !picture.uncommitted {
+    if picture.map.written && !picture.map.uncommitted {
         parts.push("being written".to_string());
     }
     text(body, "faint", (MARGIN, MARGIN + 42.0), parts.join("  ·  "));
@@ -181,7 +187,7 @@ fn shares(body: &mut String, picture: &Picture, (mut x, y): (f64, f64), width: f
     }
 }
 
-fn heading(body: &mut String, number: usize, region: &PictureRegion, y: f64) {
+fn heading(body: &mut String, number: usize, region: &RegionMap, y: f64) {
     let words = format!(
         "Region {number}: {} in the file, capacity {}",
         bytes(region.length_bytes),
@@ -190,17 +196,24 @@ fn heading(body: &mut String, number: usize, region: &PictureRegion, y: f64) {
     text(body, "heading", (MARGIN, y + 14.0), words);
 }
 
-fn cells(body: &mut String, picture: &Picture, grid: &Grid, region: &PictureRegion, top: f64) {
-    for (row, cells) in region.cells.chunks(grid.columns).enumerate() {
+/// Draws the cells of a region, whose first address is `base`.
+fn squares(
+    body: &mut String,
+    picture: &Picture,
+    grid: &Grid,
+    (base, cells): (u64, &[Cell]),
+    top: f64,
+) {
+    for (row, cells) in cells.chunks(grid.columns).enumerate() {
         let y = top + row as f64 * grid.pitch;
         let first = row * grid.columns;
         if row.is_multiple_of(ADDRESS_EVERY) {
-            let address = region.base + first as u64 * picture.cell_bytes;
+            let address = base + first as u64 * picture.cell_bytes;
             text(body, "address", (MARGIN, y + grid.side() - 2.0), format!("{address:#x}"));
         }
         for (column, cell) in cells.iter().enumerate() {
             let x = MARGIN + GUTTER + column as f64 * grid.pitch;
-            let address = region.base + (first + column) as u64 * picture.cell_bytes;
+            let address = base + (first + column) as u64 * picture.cell_bytes;
             let _ = write!(
                 body,
                 "<g class=\"cell\"><title>{}</title>",
@@ -322,7 +335,7 @@ fn marks(body: &mut String, picture: &Picture, y: f64) -> f64 {
         (example(CellKind::Free, 0.0), "free, written once"),
         (Cell { stored: 0.0, ..example(CellKind::Free, 0.0) }, "never written, no space on disk"),
     ];
-    if picture.uncommitted {
+    if picture.map.uncommitted {
         let dirty = Cell { dirty: 1.0, ..example(kind, 1.0) };
         examples.push((dirty, "corner: changed since the commit"));
     }
@@ -395,32 +408,9 @@ fn quantity(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// Formats as `12,345`.
-fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// Formats bytes in decimal units.
+/// Formats bytes in decimal units: `12.3 kB`.
 fn bytes(number: u64) -> String {
-    let mut value = number as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if value < 1000.0 {
-            return match unit {
-                "B" => format!("{number} B"),
-                _ => format!("{value:.1} {unit}"),
-            };
-        }
-        value /= 1000.0;
-    }
-    format!("{value:.1} TB")
+    humansize::format_size(number, DECIMAL.decimal_places(1).decimal_zeroes(1))
 }
 
 /// Formats a power of two in binary units: `64 KiB`.

@@ -24,7 +24,7 @@ impl Colour {
 
     /// Returns colour number `rank` of `count` distinguishable ones: hues from blue to red, every
     /// second one lighter.
-    pub(super) fn of_rank(rank: usize, count: usize) -> Colour {
+    pub fn of_rank(rank: usize, count: usize) -> Colour {
         let share = match count {
             0 | 1 => 0.0,
             count => rank as f64 / (count - 1) as f64,
