@@ -107,7 +107,7 @@ unit:
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package xtask --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
-	$(CARGO) test --package evermap-cli --features view --test view --test view_documents --test view_trust --test view_window --locked
+	$(CARGO) test --package evermap-cli --features view --test view --test view_documents --test view_network --test view_trust --test view_window --locked
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
 	$(CARGO) test $(SANDBOX) --locked --doc
 
