@@ -1,13 +1,13 @@
-//! The command line, and the choice of the store's directory.
+//! The command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::help;
+use crate::store_path::default_store;
 use crate::verbs::{
     Bench, Completions, Copy, Demo, Generate, Info, Lane, Load, Ls, Mv, Parse, Query, ReceiveFile,
     Rm, Sandbox, SendFile, Store, StoreVerb,
@@ -15,9 +15,6 @@ use crate::verbs::{
 
 #[cfg(feature = "view")]
 use crate::verbs::{Prefetch, Render, View};
-
-/// Environment variable that names the store if `--store` is not given.
-const STORE_VARIABLE: &str = "EVERMAP_STORE";
 
 /// Adds the arguments of a verb to its command.
 type AugmentArgs = fn(Command) -> Command;
@@ -120,15 +117,6 @@ impl Arguments {
     pub fn store(&self) -> Result<PathBuf, Failure> {
         self.common.store.clone().map_or_else(default_store, Ok)
     }
-}
-
-/// Returns the directory of the store without `--store`: from the environment, else the user's own.
-pub fn default_store() -> Result<PathBuf, Failure> {
-    if let Some(directory) = std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty()) {
-        return Ok(directory.into());
-    }
-    let strategy = etcetera::base_strategy::Xdg::new().map_err(|_| Failure::NoHome)?;
-    Ok(strategy.data_dir().join("evermap").join("store"))
 }
 
 #[cfg(test)]

@@ -4,15 +4,14 @@
 //! A benchmark measures subjects in one or more groups, such as engines for several file sizes.
 //! Only subjects of one group are compared with each other.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use evermap_observe::Quantiles;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::verbs::result_file;
+use crate::result_file;
 
 /// Files for the times of a benchmark.
 #[derive(Debug, clap::Args)]
@@ -117,7 +116,7 @@ impl Export {
 
     pub fn write(&self, times: &[Times]) -> Result<(), Failure> {
         let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| match file {
-            Some(path) => write_to(path, &text()),
+            Some(path) => result_file::write(path, text()),
             None => Ok(()),
         };
         write(&self.export_json, &|| format!("{}\n", serde_json::json!(times)))?;
@@ -126,19 +125,14 @@ impl Export {
     }
 }
 
-fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|source| Failure::Target { path: path.to_path_buf(), source })
-}
-
 fn markdown(times: &[Times]) -> String {
-    let duration = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let text = |text: &str| output::plain(text).replace('|', "\\|").replace('\n', " ");
     let mut table =
         "| group | subject | median | p99 | min | max | rounds |\n|:--|:--|--:|--:|--:|--:|--:|\n"
             .to_string();
     for one in times {
-        let seconds = [one.median_s, one.p99_s, one.min_s, one.max_s].map(duration).join(" | ");
+        let seconds =
+            [one.median_s, one.p99_s, one.min_s, one.max_s].map(output::seconds).join(" | ");
         let (group, name) = (text(&one.group), text(&one.name));
         table += &format!("| {group} | {name} | {seconds} | {} |\n", one.rounds);
     }

@@ -7,19 +7,21 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::Command;
 use clap_complete::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
 use evermap::Store;
 
-use crate::arguments::{Arguments, default_store};
 use crate::names;
+use crate::store_path::default_store;
 
 /// Environment variable of the scripts.
 const VARIABLE: &str = "EVERMAP_COMPLETE";
 
-/// Prints completions and exits, if a shell's script started this process.
-pub fn answer_shell() {
-    CompleteEnv::with_factory(Arguments::full_command).var(VARIABLE).complete();
+/// Prints completions and exits, if a shell's script started this process. `command` makes the
+/// command with all verbs.
+pub fn answer_shell(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
 /// Returns the script that makes a shell ask this command.

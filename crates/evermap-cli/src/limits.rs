@@ -29,7 +29,7 @@ pub fn read_all(
     bytes_max: u64,
     check: impl FnOnce(&[u8], bool) -> Result<(), Failure>,
 ) -> Result<Vec<u8>, Failure> {
-    let failed = |source| Failure::Source { path: path.to_path_buf(), source };
+    let failed = Failure::source(path);
     let too_long = || Failure::TooLong { path: path.to_path_buf(), bytes_max };
     if expected_bytes > bytes_max {
         return Err(too_long());
@@ -65,7 +65,7 @@ pub fn read_all(
 /// # Errors
 /// `Source` if it cannot be read, is not UTF-8, or has more than `bytes_max` bytes.
 pub fn read_text(path: &Path, source: impl Read, bytes_max: u64) -> Result<String, Failure> {
-    let failed = |source| Failure::Source { path: path.to_path_buf(), source };
+    let failed = Failure::source(path);
     let mut text = Vec::new();
     source.take(bytes_max + 1).read_to_end(&mut text).map_err(failed)?;
     if text.len() as u64 > bytes_max {

@@ -22,8 +22,11 @@ mod output;
 mod picture;
 mod progress;
 mod remote;
+mod result_file;
 mod source;
 mod stale;
+mod store_path;
+mod text;
 mod verbs;
 
 use std::ffi::OsString;
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
 
 fn command() -> ExitCode {
     memory::ensure_stack_space();
-    completion::answer_shell();
+    completion::answer_shell(Arguments::full_command);
     evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::parse_line(&words) {
@@ -97,6 +100,6 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Bench(bench) => bench.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
-        Verb::Generate(generate) => generate.run(),
+        Verb::Generate(generate) => generate.run(Arguments::full_command()),
     }
 }

@@ -40,9 +40,8 @@ impl FileName {
     ///
     /// `Usage` for a path that is too long, not UTF-8, or contains control characters; `Source` if
     /// the current directory cannot be read.
-    /// current directory cannot be read.
     pub fn of(directory: &Path, file: &Path) -> Result<FileName, Failure> {
-        let failed = |source| Failure::Source { path: file.to_path_buf(), source };
+        let failed = Failure::source(file);
         let file_path = absolute(file).map_err(failed)?;
         let root = parent_of(directory).map_err(failed)?;
         let path = file_path.strip_prefix(&root).unwrap_or(&file_path);

@@ -40,7 +40,7 @@ pub struct Input {
 impl Input {
     /// Reads the metadata of a file, not its contents. `-` is standard input.
     pub fn from_path(path: &Path) -> Result<Input, Failure> {
-        let failed = |source| Failure::Source { path: path.to_path_buf(), source };
+        let failed = Failure::source(path);
         if path == Path::new(STANDARD_INPUT) {
             return Ok(Input {
                 path: PathBuf::from("standard input"),
@@ -96,7 +96,7 @@ impl Input {
     /// Reads the source, of at most `bytes_max` bytes. Refuses sources that are certainly neither
     /// HTML nor XML, unless `any_format` is set.
     pub fn read(&self, bytes_max: u64, any_format: bool) -> Result<Contents<'_>, Failure> {
-        let failed = |source| Failure::Source { path: self.path.clone(), source };
+        let failed = Failure::source(&self.path);
         let read_at = SystemTime::now();
         let named = self.kind_by_name();
         let check = |bytes: &[u8], is_all| match kinds::non_markup(bytes, named, is_all) {

@@ -334,7 +334,7 @@ fn has_undo(directory: &Path) -> bool {
 
 /// Locks the store's directory against other processes that parse sources again.
 fn lock(directory: &Path) -> Result<File, Failure> {
-    let failed = |source| Failure::Source { path: directory.to_path_buf(), source };
+    let failed = Failure::source(directory);
     let handle = File::open(directory).map_err(failed)?;
     let end = Instant::now() + LOCK_TIMEOUT;
     loop {

@@ -1,5 +1,5 @@
-//! Guests as a user runs them: rights, applications, limits and errors. `guest_programs` has the guests
-//! that are built from source.
+//! Guests as a user runs them: rights, applications, limits and errors. `guest_programs` tests
+//! guests that are built from source.
 #![cfg(feature = "sandbox")]
 #![allow(clippy::unwrap_used)]
 

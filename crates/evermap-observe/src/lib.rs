@@ -5,8 +5,8 @@
 //! can be out of date at once, so correctness must not depend on it.
 //!
 //! Two functions write: [`device_rates`] measures a device with an unnamed temporary file, and
-//! measurements are cached in the user's cache directory. [`Quantiles`] summarise what was measured. The crate depends on no other crate of
-//! the project.
+//! measurements are cached in the user's cache directory. [`Quantiles`] summarise measurements. The
+//! crate depends on no other crate of the project.
 
 mod device;
 mod direct;

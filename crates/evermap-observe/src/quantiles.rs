@@ -1,5 +1,5 @@
-//! Quantiles of measured values, by one definition for all crates: nearest rank. A quantile is one of
-//! the samples, so the median of an even number of them is the lower of both in the middle.
+//! Quantiles of measured values. All crates use this one definition, nearest rank: a quantile is
+//! one of the samples, so the median of an even number of them is the lower of the middle two.
 
 /// Exact quantiles of measured times, by nearest rank, in the unit of the samples. All fields are 0
 /// if there are no samples.

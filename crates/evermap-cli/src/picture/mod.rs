@@ -1,4 +1,4 @@
-//! Pictures of an object, for `store map`: its pages as cells of equal size, in the order of the file.
+//! Pictures of an object, for `store map`: its pages as cells of equal size, in the file's order.
 //!
 //! A cell is one page, or a power of two of pages so that the number of cells stays below a limit.
 //! This module computes the main use of each cell and how much of it is allocated, stored, in
@@ -74,8 +74,8 @@ struct Cell {
     dirty: f32,
 }
 
-/// Draws an object with at most `cells_max` cells, plus one per region, as a standalone SVG document
-/// with grid, legend and tooltips. It is 1000 units wide, or 1900 if `wide` is true.
+/// Draws an object with at most `cells_max` cells, plus one per region, as a standalone SVG
+/// document with grid, legend and tooltips. It is 1000 units wide, or 1900 if `wide` is true.
 pub fn svg(map: &ObjectMap, cells_max: usize, wide: bool) -> String {
     svg::draw(&Picture::of(map, cells_max), wide)
 }

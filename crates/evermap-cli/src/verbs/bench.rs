@@ -4,7 +4,6 @@ mod load;
 mod work;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Subcommand;
 use evermap_transfer::engines::EngineKind;
@@ -154,9 +153,7 @@ impl Transfer {
 }
 
 fn row(cell: &Measurement, base: Option<f64>) -> [String; 8] {
-    let time = |seconds: Option<f64>| {
-        seconds.map(|s| output::duration(Duration::from_secs_f64(s.max(0.0)))).unwrap_or_default()
-    };
+    let time = |seconds: Option<f64>| seconds.map(output::seconds).unwrap_or_default();
     if cell.refused.is_some() {
         let [a, b, c, d, e, f] = <[String; 6]>::default();
         return [cell.engine.to_string(), "-".into(), a, b, c, d, e, f];

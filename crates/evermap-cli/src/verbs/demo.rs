@@ -17,6 +17,7 @@ use super::query::Timings;
 use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::result_file;
 
 /// Fewer than the queries: parsing is slower and varies less.
 const PARSE_RUNS: usize = 3;
@@ -130,8 +131,7 @@ impl Demo {
             Err(_) if self.pages.is_none() => {
                 for (name, bytes) in BUILT_IN {
                     let path = directory.join(name);
-                    std::fs::write(&path, bytes)
-                        .map_err(|source| Failure::Target { path: path.clone(), source })?;
+                    result_file::write(&path, bytes)?;
                     pages.push((bytes.len() as u64, path));
                 }
             }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, Command, Subcommand};
 
-use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::help;
 use crate::output::Output;
+use crate::result_file;
 
 /// Write the help of all verbs as manual pages, or as one page of Markdown
 #[derive(Debug, clap::Args)]
@@ -42,8 +42,8 @@ enum What {
 }
 
 impl Generate {
-    pub fn run(&self) -> Result<(), Failure> {
-        let command = Arguments::full_command();
+    /// Runs the verb. `command` is the command with all verbs.
+    pub fn run(&self, command: Command) -> Result<(), Failure> {
         match &self.what {
             What::Man { directory } if directory.as_os_str() == "-" => Err(Failure::Usage(
                 "cannot write manual pages to `-`: there is one for each verb; name a directory"
@@ -51,7 +51,7 @@ impl Generate {
             )),
             What::Man { directory } => std::fs::create_dir_all(directory)
                 .and_then(|()| write_manual(command, directory))
-                .map_err(|source| Failure::Target { path: directory.clone(), source }),
+                .map_err(Failure::target(directory)),
             What::Reference { file } => {
                 let mut command = command.disable_help_subcommand(true);
                 command.build();
@@ -62,8 +62,7 @@ impl Generate {
                     output.raw().write_all(page.as_bytes())?;
                     return output.finish();
                 }
-                std::fs::write(file, page)
-                    .map_err(|source| Failure::Target { path: file.clone(), source })
+                result_file::write(file, page)
             }
         }
     }

@@ -14,7 +14,6 @@ mod mv;
 mod parse;
 mod query;
 mod receive;
-pub mod result_file;
 mod rm;
 mod sandbox;
 mod send;

@@ -104,7 +104,7 @@ impl SendFile {
             return Err(Failure::Usage("--raw and --connections cannot be used with ssh".into()));
         }
         let way = Way { ssh: &self.ssh, evermap: &self.remote_command };
-        let failed = |source| Failure::Source { path: self.file.clone(), source };
+        let failed = Failure::source(&self.file);
         let level = OsString::from(self.durability.name());
         let mut options = vec![OsStr::new("--durability"), &level];
         if std::fs::metadata(&self.file).map_err(failed)?.is_dir() {

@@ -58,7 +58,6 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// Prints a report as text, one line per topic.
 pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let usage = &report.usage;
-    let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let rate = match usage.wall_s > 0.0 {
         true => output::bytes((report.data_bytes as f64 / usage.wall_s) as u64),
         false => output::bytes(0),
@@ -66,7 +65,7 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
     output.line(&format!(
         "{name}: {} in {}, {rate}/s",
         output::bytes(report.size_bytes),
-        seconds(usage.wall_s)
+        output::seconds(usage.wall_s)
     ))?;
     let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
     if let Some(tree) = &report.tree {
@@ -105,9 +104,9 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
         "time",
         format!(
             "{} user, {} system, {} flushing{each}",
-            seconds(usage.user_s),
-            seconds(usage.system_s),
-            seconds(report.flush_s)
+            output::seconds(usage.user_s),
+            output::seconds(usage.system_s),
+            output::seconds(report.flush_s)
         ),
     )?;
     if let Some(copies) = report.copies_per_byte() {

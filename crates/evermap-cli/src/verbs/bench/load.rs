@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use evermap_load::{Change, Error, Latency, Loader, Method, Order};
@@ -159,7 +158,7 @@ impl Load {
 
     /// Reads the file into the page cache, or drops it with `--cold`.
     fn prepare(&self) -> Result<(), Failure> {
-        let failed = |source| Failure::Source { path: self.file.clone(), source };
+        let failed = Failure::source(&self.file);
         let mut file = File::open(&self.file).map_err(failed)?;
         if self.cold {
             // Dirty pages stay in the cache, so they are written first. The error is ignored: a
@@ -209,9 +208,7 @@ impl Load {
     /// The child process: loads the file, touches it, and prints the cost.
     fn load_once(&self, name: &str) -> Result<(), Failure> {
         let work = Work::new(
-            std::fs::metadata(&self.file)
-                .map_err(|source| Failure::Source { path: self.file.clone(), source })?
-                .len(),
+            std::fs::metadata(&self.file).map_err(Failure::source(&self.file))?.len(),
             (self.touched, self.written),
             self.order == AccessOrder::Random,
         );
@@ -330,7 +327,7 @@ impl Cell {
         }
         let time = |of: fn(&Run) -> f64| {
             let seconds = self.median(of).unwrap_or_default();
-            output::duration(Duration::from_secs_f64(seconds.max(0.0)))
+            output::seconds(seconds)
         };
         let bytes = |of: fn(&Run) -> u64| {
             output::bytes(self.median(|run| of(run) as f64).unwrap_or_default() as u64)
@@ -341,7 +338,7 @@ impl Cell {
             self.name.clone(),
             time(|run| run.first_use_s),
             time(|run| run.finish_s),
-            output::duration(Duration::from_secs_f64(least.max(0.0))),
+            output::seconds(least),
             time(|run| run.usage.user_s + run.usage.system_s),
             output::count(faults.unwrap_or_default() as u64),
             bytes(|run| run.residency.private_bytes),

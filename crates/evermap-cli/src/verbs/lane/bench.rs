@@ -10,6 +10,7 @@ use evermap_lane::bench::{Cell, Ladder, Launcher, Load, Preset, Results, Rung, s
 use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::result_file;
 
 /// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -80,8 +81,7 @@ impl Bench {
         self.export.check()?;
         let ladder = self.ladder()?;
         if let Some(folder) = &self.svg {
-            fs::create_dir_all(folder)
-                .map_err(|source| Failure::Target { path: folder.clone(), source })?;
+            fs::create_dir_all(folder).map_err(Failure::target(folder))?;
         }
         let stop = evermap_transfer::cancelled_by_signals();
         let results = ladder.run_until(&stop, |turn, turns, subject, preset| {
@@ -135,8 +135,7 @@ impl Bench {
         if let Some(us) = self.inject.iter().find(|us| !(0.0..=1e6).contains(*us)) {
             return usage(format!("`--inject {us}`: use 0 to a second, in microseconds"));
         }
-        let program = std::env::current_exe()
-            .map_err(|source| Failure::Source { path: "/proc/self/exe".into(), source })?;
+        let program = std::env::current_exe().map_err(Failure::source("/proc/self/exe"))?;
         let arguments = ["lane", "bench", "--child"].map(String::from).into();
         let is_own = self.background.is_none();
         Ok(Ladder {
@@ -162,7 +161,7 @@ impl Bench {
         let svgs = results.svgs().map_err(|error| Failure::Usage(error.to_string()))?;
         for (name, svg) in svgs {
             let path = folder.join(name);
-            fs::write(&path, svg).map_err(|source| Failure::Target { path, source })?;
+            result_file::write(&path, svg)?;
         }
         Ok(())
     }

@@ -75,6 +75,5 @@ impl Lane {
 
 /// Path of this program, which serves as guardian and starts programs of lanes.
 fn helper() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|source| Failure::Source { path: "/proc/self/exe".into(), source })
+    std::env::current_exe().map_err(Failure::source("/proc/self/exe"))
 }

@@ -11,7 +11,7 @@ use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::verbs::result_file;
+use crate::result_file;
 
 /// Play a clip and count missed deadlines
 ///
@@ -159,7 +159,7 @@ impl Play {
             .report
             .svg("Completion of each period")
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        fs::write(path, svg).map_err(|source| Failure::Target { path: path.clone(), source })
+        result_file::write(path, svg)
     }
 
     fn print(&self, played: &Played) -> Result<(), Failure> {

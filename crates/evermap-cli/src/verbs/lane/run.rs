@@ -9,8 +9,8 @@ use evermap_lane::run::{self, Options, Program};
 use super::{helper, place, state};
 use crate::failure::Failure;
 use crate::output;
+use crate::result_file;
 use crate::verbs::command::find;
-use crate::verbs::result_file;
 
 /// Run a program in a lane
 ///
@@ -77,8 +77,7 @@ impl Run {
         match &self.report {
             Some(path) => {
                 let text = serde_json::to_string(&ended).map_err(std::io::Error::from)?;
-                std::fs::write(path, text + "\n")
-                    .map_err(|source| Failure::Target { path: path.clone(), source })?;
+                result_file::write(path, text + "\n")?;
             }
             None if !self.quiet => output::warn(ended.to_string().trim_end()),
             None => {}

@@ -15,8 +15,7 @@ const WILD: [char; 4] = ['*', '?', '[', ']'];
 
 /// Returns the text of rules for these patterns, followed by the rules in a file.
 pub fn rules(patterns: &[String], file: Option<&Path>) -> Result<String, Failure> {
-    let here =
-        std::env::current_dir().map_err(|source| Failure::Source { path: ".".into(), source })?;
+    let here = std::env::current_dir().map_err(Failure::source("."))?;
     let mut tables = Vec::new();
     for pattern in patterns {
         tables.push(Value::Table(of_pattern(pattern, &here)?));
@@ -47,7 +46,7 @@ fn of_pattern(pattern: &str, here: &Path) -> Result<Table, Failure> {
 /// Returns the tables of a file of rules, with paths relative to its directory made absolute.
 fn of_file(path: &Path) -> Result<Vec<Value>, Failure> {
     Rules::read(path)?;
-    let failed = |source| Failure::Source { path: path.into(), source };
+    let failed = Failure::source(path);
     let text = std::fs::read_to_string(path).map_err(failed)?;
     let directory = std::path::absolute(path).map_err(failed)?;
     let directory = directory.parent().unwrap_or(Path::new("/"));

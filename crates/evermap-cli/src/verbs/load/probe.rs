@@ -1,7 +1,6 @@
 //! `evermap load probe`: explains how files would be loaded, and the cost.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use evermap_load::{Choice, Facts, ImageSet, Latency, Loader, Method, Order, Report, Rules};
@@ -193,8 +192,7 @@ fn loaded(loaders: Vec<Loader>) -> Result<Vec<Report>, Failure> {
 
 fn print_report(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
-    let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
-    let after = |time: Option<f64>| time.map_or("not yet".to_string(), seconds);
+    let after = |time: Option<f64>| time.map_or("not yet".to_string(), output::seconds);
     row("loaded", format!("by {}", report.choice.method))?;
     for (method, why) in &report.refused {
         row("not", format!("{method}: {why}"))?;
@@ -204,7 +202,14 @@ fn print_report(report: &Report, output: &mut Output) -> Result<(), Failure> {
         format!("{} the first use, {} all", after(report.first_use_s), after(report.complete_s)),
     )?;
     let usage = &report.usage;
-    row("time", format!("{} user, {} system", seconds(usage.user_s), seconds(usage.system_s)))?;
+    row(
+        "time",
+        format!(
+            "{} user, {} system",
+            output::seconds(usage.user_s),
+            output::seconds(usage.system_s)
+        ),
+    )?;
     row(
         "faults",
         format!(

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -68,7 +67,7 @@ pub fn print(report: &Path) -> io::Result<()> {
 
 fn row(line: &ReportLine) -> [String; 8] {
     let time = |seconds: Option<f64>| match seconds {
-        Some(seconds) => output::duration(Duration::from_secs_f64(seconds.max(0.0))),
+        Some(seconds) => output::seconds(seconds),
         None => "-".into(),
     };
     let call = match line.calls {

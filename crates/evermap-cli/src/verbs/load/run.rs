@@ -80,8 +80,8 @@ impl Run {
             // Replaces this process, so the exit status needs no forwarding.
             return Err(failed(command.exec()));
         }
-        let report = tempfile::NamedTempFile::new()
-            .map_err(|source| Failure::Target { path: std::env::temp_dir(), source })?;
+        let report =
+            tempfile::NamedTempFile::new().map_err(Failure::target(&std::env::temp_dir()))?;
         command.env("EVERMAP_LOAD_REPORT", report.path());
         let status = wall::run(&mut command).map_err(failed)?;
         if let Err(error) = load_report::print(report.path()) {

@@ -95,7 +95,7 @@ impl Export {
             export(&mut target)?;
             return Ok(target.flush()?);
         }
-        let failed = |source| Failure::Target { path: self.file.clone(), source };
+        let failed = Failure::target(&self.file);
         let existing = std::fs::metadata(&self.file).ok().map(|found| found.file_type());
         if existing.is_some_and(|kind| kind.is_dir()) {
             return Err(Failure::Usage(format!(
@@ -215,7 +215,7 @@ impl Import {
         let report = if self.file == Path::new("-") {
             evermap::tools::import(directory, &mut io::stdin().lock(), &options)?
         } else {
-            let failed = |source| Failure::Source { path: self.file.clone(), source };
+            let failed = Failure::source(&self.file);
             let file = File::open(&self.file).map_err(failed)?;
             if file.metadata().is_ok_and(|found| found.is_dir()) {
                 return Err(Failure::Usage(format!(

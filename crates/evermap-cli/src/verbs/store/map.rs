@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
 use crate::picture::{self, PAGE_BYTES, Style};
+use crate::result_file;
 
 /// Maximum number of cells of an SVG: by default, and with --wide.
 const CELLS_MAX: (usize, usize) = (4096, 10_000);
@@ -54,8 +55,7 @@ impl Map {
             let svg = picture::svg(&map, cells_max, self.wide);
             match file.as_os_str() == "-" {
                 true => output.raw().write_all(svg.as_bytes())?,
-                false => std::fs::write(file, svg)
-                    .map_err(|source| Failure::Target { path: file.clone(), source })?,
+                false => result_file::write(file, svg)?,
             }
         } else {
             picture::draw(&map, &Style::of_terminal(self.wide, self.no_color), &mut output)?;

@@ -141,7 +141,7 @@ impl Prefetch {
     fn pages(&self) -> Result<Vec<String>, Failure> {
         let mut pages = self.pages.clone();
         if let Some(from) = &self.from {
-            let failed = |source| Failure::Source { path: from.clone(), source };
+            let failed = Failure::source(from);
             let source: Box<dyn Read> = match from == Path::new("-") {
                 true => Box::new(io::stdin().lock()),
                 false => Box::new(std::fs::File::open(from).map_err(failed)?),

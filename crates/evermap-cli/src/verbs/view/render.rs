@@ -171,7 +171,7 @@ impl Render {
         (width, height): (u32, u32),
         painted: Option<&[u32]>,
     ) -> Result<(), Failure> {
-        let failed = |source: io::Error| Failure::Target { path: path.to_path_buf(), source };
+        let failed = Failure::target(path);
         let target: Box<dyn Write> = match path == Path::new("-") {
             true => Box::new(io::stdout().lock()),
             false => Box::new(File::create(path).map_err(failed)?),

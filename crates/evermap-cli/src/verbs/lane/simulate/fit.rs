@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use evermap_simulate::{Fitted, Targets};
 
-use super::inputs::{in_file, named, text_of, write};
+use super::inputs::{in_file, named, text_of};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::verbs::result_file;
+use crate::result_file;
 
 /// Fit parameters of a profile to targets
 ///
@@ -66,7 +66,7 @@ impl Fit {
         let profile = named(self.profile.as_ref().unwrap_or(&targets.profile))?;
         let fitted = evermap_simulate::Fit::new(profile, targets)?.run(self.steps, self.seed)?;
         if let Some(path) = &self.to {
-            write(path, &fitted.profile.to_toml())?;
+            result_file::write(path, fitted.profile.to_toml())?;
         }
         let mut output = Output::new();
         match self.json {

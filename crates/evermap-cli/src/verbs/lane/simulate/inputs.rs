@@ -1,6 +1,6 @@
 //! Options common to the simulator's verbs: profile and changes to it, trace, and output files.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use evermap_simulate::{Mode, PROFILES, Profile, Traced, Workload};
@@ -120,10 +120,6 @@ pub fn in_file(path: &Path, error: evermap_simulate::Error) -> Failure {
 
 /// Reads a profile or a list of targets.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
-    let file = File::open(path).map_err(|source| Failure::Source { path: path.into(), source })?;
+    let file = File::open(path).map_err(Failure::source(path))?;
     read_text(path, file, TEXT_BYTES_MAX)
-}
-
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|source| Failure::Target { path: path.into(), source })
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use evermap_simulate::{Row, reproduce};
 
-use super::inputs::write;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::result_file;
 
 /// Reproduce a published study: its figures, and its numbers next to the model's
 ///
@@ -45,11 +45,11 @@ impl Reproduce {
     pub fn run(&self) -> Result<(), Failure> {
         let Study::Bahn2019 = self.study;
         // Fails before the simulation if the directory cannot be made.
-        let failed = |source| Failure::Target { path: self.to.clone(), source };
+        let failed = Failure::target(&self.to);
         fs::create_dir_all(&self.to).map_err(failed)?;
         let made = reproduce(self.seeds)?;
         for (name, text) in &made.files {
-            write(&self.to.join(name), text)?;
+            result_file::write(&self.to.join(name), text)?;
         }
         let mut output = Output::new();
         if self.json {

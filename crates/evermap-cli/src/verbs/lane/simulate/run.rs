@@ -6,10 +6,10 @@ use evermap_plot::{Kind, LineChart, Series};
 use evermap_simulate::{Frame, Mode, Scenario, Summary, Workload};
 use serde::Serialize;
 
-use super::inputs::{Inputs, mode, write};
+use super::inputs::{Inputs, mode};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::verbs::result_file;
+use crate::result_file;
 
 /// Simulate one run
 #[derive(Debug, clap::Args)]
@@ -65,7 +65,7 @@ impl Run {
         );
         let run = Scenario::of(profile, mode, &device)?.run(&workload, self.inputs.seed)?;
         if let Some(path) = &self.svg {
-            write(path, &chart(&run).svg().map_err(evermap_simulate::Error::from)?)?;
+            result_file::write(path, chart(&run).svg().map_err(evermap_simulate::Error::from)?)?;
         }
         let mut output = Output::new();
         if self.json {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use evermap_simulate::{Axis, Mode, SweepRow};
 
-use super::inputs::{Inputs, mode, write};
+use super::inputs::{Inputs, mode};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::verbs::result_file;
+use crate::result_file;
 
 /// Simulate over one or two parameters
 ///
@@ -62,7 +62,7 @@ impl Sweep {
         let rows = sweep.run(&workload, self.inputs.seed, self.seeds)?;
         if let Some(path) = &self.svg {
             let chart = sweep.chart(&rows).svg();
-            write(path, &chart.map_err(evermap_simulate::Error::from)?)?;
+            result_file::write(path, chart.map_err(evermap_simulate::Error::from)?)?;
         }
         let mut output = Output::new();
         if self.json {

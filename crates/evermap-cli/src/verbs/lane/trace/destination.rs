@@ -23,7 +23,7 @@ pub struct To {
 impl To {
     /// Checks whether the output can be written, before any other work.
     pub fn prepare(&self) -> Result<Destination<'_>, Failure> {
-        let failed = |source| Failure::Target { path: self.output.clone(), source };
+        let failed = Failure::target(&self.output);
         if self.output == Path::new("-") {
             return Ok(Destination::Output);
         }
@@ -66,11 +66,11 @@ impl Destination<'_> {
                 output.finish()
             }
             Destination::Device { file, path } => {
-                let failed = |source| Failure::Target { path: path.into(), source };
+                let failed = Failure::target(path);
                 trace.write(&file).map_err(failed)
             }
             Destination::File { to } => {
-                let failed = |source| Failure::Target { path: to.output.clone(), source };
+                let failed = Failure::target(&to.output);
                 // A temporary file in the same directory, so that a file of this name is always
                 // complete.
                 let partial = tempfile::Builder::new()

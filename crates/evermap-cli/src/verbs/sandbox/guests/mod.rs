@@ -56,7 +56,7 @@ const MODULE_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a module or a signature from a regular file, or from the standard input for `-`.
 fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
-    let of_file = |source| Failure::Source { path: path.to_path_buf(), source };
+    let of_file = Failure::source(path);
     let refused = |why: &str| of_file(std::io::Error::other(why));
     let source: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
         Box::new(std::io::stdin().lock())

@@ -1,4 +1,5 @@
-//! Checks result files before long work: an unwritable file is an error before the work begins.
+//! Files for the results of verbs. They are checked before long work, so that an unwritable file is
+//! an error before the work begins.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +17,7 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
                 .to_string(),
         ));
     }
-    let failed = |source| Failure::Target { path: path.into(), source };
+    let failed = Failure::target(path);
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             let what =
@@ -30,4 +31,9 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(_) => tempfile::tempfile_in(parent_directory(path)).map(drop).map_err(failed),
     }
+}
+
+/// Writes a file, replacing an existing one.
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    fs::write(path, contents).map_err(Failure::target(path))
 }
