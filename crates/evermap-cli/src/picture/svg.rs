@@ -10,7 +10,7 @@ use evermap::tools::{PAGES_PER_CHUNK, RegionMap};
 use humansize::DECIMAL;
 
 use super::{Cell, CellKind, CellPart, PAGE_BYTES, Picture};
-use crate::output::count;
+use crate::output::{count, counted};
 
 /// Margin around the drawing.
 const MARGIN: f64 = 36.0;
@@ -137,7 +137,7 @@ fn title(body: &mut String, picture: &Picture, grid: &Grid) -> f64 {
             false => format!("commit {}", picture.map.sequence),
         },
         format!("file {}", bytes(picture.map.file_bytes)),
-        format!("{} of {}", quantity(totals.blocks, "block"), bytes(totals.allocated_bytes)),
+        format!("{} of {}", counted(totals.blocks, "block"), bytes(totals.allocated_bytes)),
         format!("{} in memory", bytes(totals.resident_bytes)),
     ];
     if picture.map.uncommitted {
@@ -160,7 +160,7 @@ fn shares(body: &mut String, picture: &Picture, (mut x, y): (f64, f64), width: f
     let mut parts = vec![("meta".to_string(), "metadata".to_string(), totals.metadata_bytes)];
     for (class, of) in picture.classes.iter().enumerate() {
         let size = u64::from(of.block_bytes);
-        let what = format!("blocks of {}", quantity(size, "byte"));
+        let what = format!("blocks of {}", counted(size, "byte"));
         parts.push((class_of(CellKind::Slab(class)), what, size * of.blocks));
     }
     parts.push((class_of(CellKind::Large(0)), "large blocks".to_string(), totals.large_bytes));
@@ -283,7 +283,7 @@ fn describe(picture: &Picture, cell: &Cell, address: u64) -> String {
     let kind = |part: &CellPart| match part.kind {
         CellKind::Metadata => "metadata".to_string(),
         CellKind::Slab(class) => {
-            format!("blocks of {}", quantity(picture.classes[class].block_bytes.into(), "byte"))
+            format!("blocks of {}", counted(picture.classes[class].block_bytes.into(), "byte"))
         }
         CellKind::Large(_) => "a large block".to_string(),
         CellKind::Free => "free".to_string(),
@@ -384,7 +384,7 @@ fn entries(picture: &Picture) -> Vec<(CellKind, String, [String; 3])> {
     for (class, of) in picture.classes.iter().enumerate() {
         let blocks = format!("{} of {}", count(of.blocks), count(of.blocks_max));
         let in_all = bytes(of.blocks * u64::from(of.block_bytes));
-        let what = quantity(of.block_bytes.into(), "byte");
+        let what = counted(of.block_bytes.into(), "byte");
         entries.push((CellKind::Slab(class), what, [count(of.slabs), blocks, in_all]));
     }
     let none = String::new;
@@ -400,12 +400,6 @@ fn entries(picture: &Picture) -> Vec<(CellKind, String, [String; 3])> {
         entries.push((CellKind::Unknown, "damaged metadata".to_string(), Default::default()));
     }
     entries
-}
-
-/// Formats a count with its noun: `1 block`, `12,345 blocks`.
-fn quantity(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(number))
 }
 
 /// Formats bytes in decimal units: `12.3 kB`.

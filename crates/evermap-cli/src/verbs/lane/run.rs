@@ -1,6 +1,5 @@
 //! `evermap lane run`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use evermap_lane::Policy;
@@ -10,7 +9,7 @@ use super::{helper, place, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::result_file;
-use crate::verbs::command::find;
+use crate::verbs::command::CommandLine;
 
 /// Run a program in a lane
 ///
@@ -45,22 +44,22 @@ pub struct Run {
     quiet: bool,
     #[command(flatten)]
     state: state::State,
-    /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
-        let Some((name, arguments)) = self.command.split_first() else {
-            return Err(Failure::Usage("no command".to_string()));
-        };
         let policy = match &self.policy {
             Some(path) => Policy::read(path)?,
             None => Policy::default(),
         };
-        let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
-        let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
+        let found = self.command.find()?;
+        let program = Program {
+            path: found.file,
+            name: found.name.clone(),
+            arguments: found.arguments.to_vec(),
+        };
         result_file::check_writable(self.report.as_deref())?;
         let (view, not_applied) = match policy.tier.files.is_empty() {
             true => Default::default(),

@@ -2,16 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use evermap_compartment::wall;
 
 use super::{patterns, report as load_report};
 use crate::failure::Failure;
 use crate::output;
-use crate::verbs::command::find;
+use crate::verbs::command::{CommandLine, pass_on};
 
 /// Environment variable with the path of the shim.
 const SHIM_VARIABLE: &str = "EVERMAP_LOAD_SHIM";
@@ -46,16 +45,12 @@ pub struct Run {
     /// Report on stderr, after the command has ended, which files were loaded and at what cost
     #[arg(long)]
     report: bool,
-    /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
-        let Some((name, arguments)) = self.command.split_first() else {
-            return Err(Failure::Usage("no command".to_string()));
-        };
         if self.map.is_empty() && self.rules.is_none() {
             return Err(Failure::Usage(
                 "no files to load; use `--map GLOB` or `--rules FILE`".into(),
@@ -63,9 +58,8 @@ impl Run {
         }
         let rules = patterns::rules(&self.map, self.rules.as_deref())?;
         let preload = preload(&shim()?)?;
-        let program = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
-        let mut command = Command::new(&program);
-        command.arg0(name).args(arguments);
+        let found = self.command.find()?;
+        let mut command = found.command();
         command.env("EVERMAP_LOAD_RULES", rules).env(PRELOAD, preload);
         let failed = |source: io::Error| {
             let source = match source.kind() {
@@ -74,7 +68,7 @@ impl Run {
                 }
                 _ => source,
             };
-            Failure::NotStarted { program: program.clone(), source }
+            Failure::NotStarted { program: found.file.clone(), source }
         };
         if !self.report {
             // Replaces this process, so the exit status needs no forwarding.
@@ -87,13 +81,7 @@ impl Run {
         if let Err(error) = load_report::print(report.path()) {
             output::warn(&format!("cannot read the report of loads: {error}"));
         }
-        match status.code() {
-            Some(0) => Ok(()),
-            code => {
-                let code = code.or(status.signal().map(|signal| 128 + signal));
-                Err(Failure::CommandEnded { code: code.map_or(125, |code| code as u8) })
-            }
-        }
+        pass_on(status)
     }
 }
 

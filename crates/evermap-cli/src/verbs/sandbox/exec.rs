@@ -1,14 +1,11 @@
 //! `evermap sandbox exec`: runs a command restricted by Landlock and seccomp.
 
-use std::ffi::OsString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use evermap_compartment::wall::{Enclosure, has_landlock, run};
 
 use crate::failure::Failure;
-use crate::verbs::command::find;
+use crate::verbs::command::{CommandLine, pass_on};
 
 /// Run a command that can open only the files you name
 ///
@@ -49,32 +46,22 @@ pub struct Exec {
     /// Continue if the kernel has no Landlock: files are then not protected
     #[arg(long)]
     best_effort: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
 impl Exec {
     pub fn run(&self) -> Result<(), Failure> {
-        let Some((name, arguments)) = self.command.split_first() else {
-            return Err(Failure::Usage("no command".to_string()));
-        };
-        let program = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
+        let found = self.command.find()?;
         if self.best_effort && !has_landlock() {
             eprintln!("evermap: this kernel has no Landlock: files are not protected");
         }
-        let enclosure = self.enclosure(&program);
-        let mut command = Command::new(&program);
-        command.arg0(name).args(arguments);
+        let enclosure = self.enclosure(&found.file);
+        let mut command = found.command();
         enclosure.enclose(&mut command)?;
-        let status = run(&mut command).map_err(|source| Failure::NotStarted { program, source })?;
-        match status.code() {
-            Some(0) => Ok(()),
-            code => {
-                let code = code.or(status.signal().map(|signal| 128 + signal));
-                Err(Failure::CommandEnded { code: code.map_or(125, |code| code as u8) })
-            }
-        }
+        let status = run(&mut command)
+            .map_err(|source| Failure::NotStarted { program: found.file, source })?;
+        pass_on(status)
     }
 
     fn enclosure(&self, program: &Path) -> Enclosure {

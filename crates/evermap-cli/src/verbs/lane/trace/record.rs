@@ -1,15 +1,12 @@
 //! `evermap lane trace record`.
 
-use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
-
 use evermap_compartment::wall;
 use evermap_trace::{Options, Period, Recorder};
 
 use super::destination::To;
 use crate::failure::Failure;
 use crate::output;
-use crate::verbs::command::find;
+use crate::verbs::command::{CommandLine, pass_on};
 
 /// Run a program and record its reads and writes
 ///
@@ -35,24 +32,18 @@ pub struct Record {
     /// Mark each request with its frame, at RATE frames a second (24, 23.976 or 24000/1001)
     #[arg(long, value_name = "RATE")]
     fps: Option<Period>,
-    /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = clap::ValueHint::AnyPath)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
 impl Record {
     pub fn run(&self) -> Result<(), Failure> {
-        let Some(name) = self.command.first() else {
-            return Err(Failure::Usage("no command".to_string()));
-        };
-        if find(name).is_none() {
-            return Err(Failure::NoCommand { name: name.clone() });
-        }
+        self.command.find()?;
         let destination = self.to.prepare()?;
         let stop = evermap_transfer::cancelled_by_signals();
         let options = Options::default();
         let recorded =
-            evermap_trace::record(&self.command, self.with, &options, &mut wall::run, &stop)?;
+            evermap_trace::record(&self.command.words, self.with, &options, &mut wall::run, &stop)?;
         let mut trace = recorded.trace;
         super::warn(&trace);
         if trace.events.is_empty() {
@@ -62,12 +53,6 @@ impl Record {
             trace.mark_frames(period);
         }
         destination.write(&trace)?;
-        match recorded.status.code() {
-            Some(0) => Ok(()),
-            code => {
-                let code = code.or(recorded.status.signal().map(|signal| 128 + signal));
-                Err(Failure::CommandEnded { code: code.map_or(125, |code| code as u8) })
-            }
-        }
+        pass_on(recorded.status)
     }
 }
