@@ -1,6 +1,6 @@
 //! Claiming that a slot was filled when it wasn't.
 
-use evermap::{Build, Built, Error, PString, Persist, Slot};
+use evermap::{Build, Built, HeapError, PString, Persist, Slot};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -10,7 +10,7 @@ struct One(PString);
 struct Carrier<'b>(Built<'b, One>);
 
 impl<'b> Build<Carrier<'b>> for One {
-    fn build<'a>(source: Carrier<'b>, _slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(source: Carrier<'b>, _slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         Ok(source.0)
     }
 }
@@ -19,7 +19,7 @@ impl<'b> Build<Carrier<'b>> for One {
 struct Twice;
 
 impl Build<Twice> for One {
-    fn build<'a>(_: Twice, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(_: Twice, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         let _spare = slot.write(One(PString::new()));
         Ok(slot.write(One(PString::new())))
     }
@@ -29,7 +29,7 @@ impl Build<Twice> for One {
 struct Nothing;
 
 impl Build<Nothing> for One {
-    fn build<'a>(_: Nothing, _slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(_: Nothing, _slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         Ok(Built(Default::default()))
     }
 }

@@ -3,7 +3,9 @@
 #![deny(warnings, missing_docs, unreachable_pub, missing_debug_implementations)]
 #![deny(unused_qualifications, single_use_lifetimes, unused_lifetimes)]
 
-use evermap::{Build, Built, Error, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr};
+use evermap::{
+    Build, Built, Error, HeapError, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr,
+};
 use evermap::{Scratch, Slot};
 
 /// One field of the board; not `std::cell::Cell`.
@@ -49,7 +51,7 @@ pub struct Board {
 pub struct Opening;
 
 impl Build<Opening> for Board {
-    fn build<'a>(_: Opening, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    fn build<'a>(_: Opening, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, HeapError> {
         slot.build(BoardInit {
             pieces: [(Cell { x: 4, y: 0 }, Piece::King)],
             names: RowInit { items: ["white", "black"], rest: ["nobody"] },
