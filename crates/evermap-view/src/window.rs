@@ -34,6 +34,7 @@ mod browse;
 mod canvas;
 mod chrome;
 mod clipboard;
+mod event;
 #[cfg(test)]
 mod fake;
 mod find_bar;
@@ -43,6 +44,7 @@ mod geometry;
 mod history;
 mod icons;
 mod keys;
+mod links;
 mod pointer;
 mod present;
 mod scroll;
@@ -53,6 +55,7 @@ mod text;
 mod visits;
 mod winit;
 mod worker;
+mod zoom;
 
 pub use browse::{AfterShown, Browse, Progress, Reuse, Stage, Visit, WindowOptions};
 pub use present::Presenter;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::state::State;
+use super::geometry::Geometry;
+use super::zoom;
 use crate::paint::{Page, SharedBytes};
 use crate::{Layout, ViewError};
 
@@ -125,6 +126,9 @@ impl Progress {
     }
 }
 
+/// Maximum size of a window, in device pixels.
+const SIDE_MAX: f64 = 16_384.0;
+
 /// Options for opening the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowOptions {
@@ -144,7 +148,14 @@ pub struct WindowOptions {
 impl WindowOptions {
     /// Returns the layout of the first page: the window without its bars.
     pub fn page_layout(&self) -> Layout {
-        State::new(self, "").0.layout()
+        self.geometry().layout(zoom::clamped(self.zoom))
+    }
+
+    /// Returns the positions of the window's parts at the expected scale.
+    pub(super) fn geometry(&self) -> Geometry {
+        let scale = f64::from(self.scale);
+        let px = |css: u32| (f64::from(css) * scale).round().clamp(1.0, SIDE_MAX) as u32;
+        Geometry::new(px(self.width), px(self.height), scale)
     }
 }
 

@@ -13,8 +13,10 @@ use std::time::Duration;
 use super::canvas::{color, colors};
 use super::geometry::{Button, Rectangle};
 use super::icons::icon;
-use super::state::{Failure, Focus, State};
+use super::keys::Focus;
+use super::state::State;
 use super::text::Type;
+use super::visits::Failure;
 use crate::{Result, ViewError};
 
 /// The panels and their rasterizer.
@@ -69,18 +71,18 @@ impl Chrome {
     /// Returns the toolbar's pixels.
     pub(crate) fn toolbar(&mut self, state: &State) -> Result<&[u32]> {
         let g = &state.geometry;
-        let lit = state.lit.filter(|(button, _)| {
+        let lit = state.pointer.lit.filter(|(button, _)| {
             matches!(button, Button::Back | Button::Forward | Button::Reload | Button::Home)
         });
         let content = PanelContent {
             lit,
             enabled: vec![
-                (Button::Back, state.history.ahead(-1).is_some()),
-                (Button::Forward, state.history.ahead(1).is_some()),
+                (Button::Back, state.visits.history.ahead(-1).is_some()),
+                (Button::Forward, state.visits.history.ahead(1).is_some()),
                 (Button::Reload, true),
-                (Button::Home, state.has_home()),
+                (Button::Home, state.visits.has_home()),
             ],
-            loading: state.loading.as_ref().is_some_and(|loading| loading.ticks > 0),
+            loading: state.visits.loading.as_ref().is_some_and(|loading| loading.ticks > 0),
             field: Some(address_content(state)),
             ..PanelContent::of(state, g.toolbar)
         };
@@ -130,7 +132,7 @@ impl Chrome {
     /// Returns the find bar's pixels.
     pub(crate) fn find(&mut self, state: &State) -> Result<&[u32]> {
         let g = &state.geometry;
-        let lit = state.lit.filter(|(button, _)| {
+        let lit = state.pointer.lit.filter(|(button, _)| {
             matches!(button, Button::FindPrevious | Button::FindNext | Button::FindClose)
         });
         let found = !state.find.matches.is_empty();

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 
-use super::state::Event;
+use super::event::Event;
 use super::worker::Outlet;
 
 /// Copies and pastes text.

@@ -1,8 +1,9 @@
 //! Finds text on the page: the search text, its matches, and the current match.
 
+use kurbo::Rect;
+
 use super::address_bar::TextField;
-use super::state::{Focus, State};
-use crate::page::Match;
+use crate::page::{Block, Match};
 
 /// The find bar, open or closed.
 #[derive(Default)]
@@ -25,82 +26,63 @@ impl FindBar {
             (false, all, None) => all.to_string(),
         }
     }
-}
 
-impl State {
-    pub(super) fn open_find(&mut self) {
-        if !self.find.open {
-            self.find.open = true;
-            self.find.from = self.top;
-            self.find_again();
+    /// Opens the bar on the page `block`, scrolled to `top`.
+    pub(super) fn begin(&mut self, block: Option<Block<'_>>, top: u32) {
+        if !self.open {
+            self.open = true;
+            self.from = top;
+            self.search(block);
         }
-        self.find.field.select_all();
-        self.focus = Focus::Find;
-        self.redraw();
+        self.field.select_all();
     }
 
-    pub(super) fn close_find(&mut self) {
-        if self.find.open {
-            self.find.open = false;
-            self.find.matches.clear();
-            self.find.current = None;
-            self.focus = Focus::Page;
-            self.redraw();
-        }
+    /// Closes the bar. Returns true if it was open.
+    pub(super) fn close(&mut self) -> bool {
+        self.matches.clear();
+        self.current = None;
+        std::mem::take(&mut self.open)
     }
 
-    /// Updates the matches after the search text has changed.
-    pub(super) fn find_typed(&mut self) {
-        self.find_again();
-        let from = f64::from(self.find.from);
-        let tops = self.find.matches.iter().map(|found| found.rects.first().map_or(0.0, |r| r.y0));
+    /// Repeats the search, on a new page for example.
+    pub(super) fn search(&mut self, block: Option<Block<'_>>) {
+        if !self.open {
+            return;
+        }
+        self.matches = block.map(|block| block.find(self.field.text())).unwrap_or_default();
+        let last = self.matches.len().checked_sub(1);
+        self.current = self.current.and_then(|current| Some(current.min(last?)));
+    }
+
+    /// Updates the matches after the search text has changed, and chooses the current one.
+    pub(super) fn typed(&mut self, block: Option<Block<'_>>) {
+        self.search(block);
+        let from = f64::from(self.from);
+        let tops = self.matches.iter().map(|found| found.rects.first().map_or(0.0, |r| r.y0));
         let below = tops.clone().position(|top| top >= from);
-        self.find.current = below.or((tops.len() > 0).then_some(0));
-        self.show_match();
+        self.current = below.or((tops.len() > 0).then_some(0));
     }
 
-    /// Repeats the search on a new page, without scrolling.
-    pub(super) fn find_again(&mut self) {
-        if !self.find.open {
-            return;
-        }
-        let matches = self.block().map(|block| block.find(self.find.field.text()));
-        self.find.matches = matches.unwrap_or_default();
-        let last = self.find.matches.len().checked_sub(1);
-        self.find.current = self.find.current.and_then(|current| Some(current.min(last?)));
-        self.redraw();
-    }
-
-    /// Goes to the next or previous match.
-    pub(super) fn find_step(&mut self, step: isize) {
-        if !self.find.open {
-            self.open_find();
-        }
-        let all = self.find.matches.len() as isize;
+    /// Goes to the next or previous match. Returns false if there is none.
+    pub(super) fn step(&mut self, step: isize) -> bool {
+        let all = self.matches.len() as isize;
         if all == 0 {
-            return;
+            return false;
         }
-        let next = match self.find.current {
+        let next = match self.current {
             Some(current) => current as isize + step,
             None if step > 0 => 0,
             None => -1,
         };
-        self.find.current = Some(next.rem_euclid(all) as usize);
-        self.show_match();
+        self.current = Some(next.rem_euclid(all) as usize);
+        true
     }
 
-    fn show_match(&mut self) {
-        self.redraw();
-        let current = self.find.current.and_then(|current| self.find.matches.get(current));
-        let rect = current.and_then(|found| {
-            let mut rects = found.rects.iter();
-            let first = *rects.next()?;
-            Some(rects.fold(first, |all, rect| all.union(*rect)))
-        });
-        if let Some(rect) = rect {
-            self.scroll_into_view(rect);
-            // A later search continues from this match.
-            self.find.from = rect.y0.max(0.0) as u32;
-        }
+    /// Returns the rectangle of the current match. A later search continues from there.
+    pub(super) fn show(&mut self) -> Option<Rect> {
+        let found = self.matches.get(self.current?)?;
+        let rect = found.rects.iter().copied().reduce(|all, rect| all.union(rect))?;
+        self.from = rect.y0.max(0.0) as u32;
+        Some(rect)
     }
 }

@@ -7,8 +7,9 @@
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
+use super::event::{Effect, Event};
 use super::frame::Frame;
-use super::state::{Effect, Event, State};
+use super::state::State;
 use crate::{Result, ViewError};
 
 /// The window's state and frame before the window exists.
@@ -70,8 +71,8 @@ mod tests {
     use std::time::Duration;
 
     use super::super::browse::WindowOptions;
+    use super::super::event::Arrival;
     use super::super::fake;
-    use super::super::state::Arrival;
     use super::*;
 
     #[test]
@@ -107,6 +108,6 @@ mod tests {
         let (send, events) = channel();
         let first_frame = FirstFrame::begin(state, events).unwrap();
         send.send(Event::Opened).unwrap();
-        assert!(first_frame.end().unwrap().state.loading.is_some());
+        assert!(first_frame.end().unwrap().state.visits.loading.is_some());
     }
 }

@@ -15,7 +15,8 @@ use super::canvas::{Canvas, clipped, colors};
 use super::chrome::Chrome;
 use super::geometry::Rectangle;
 use super::pointer::Grab;
-use super::state::{Content, Shown, State};
+use super::state::State;
+use super::visits::{Content, Shown};
 use crate::Result;
 use crate::page::WIDTH_MAX;
 use crate::paint::{Area, Page, Painter};
@@ -42,7 +43,7 @@ impl Frame {
     pub(crate) fn compose(&mut self, state: &State, pixels: &mut [u32]) -> Result<()> {
         let (width, height) = state.geometry.window;
         let mut canvas = Canvas { pixels, width, height };
-        match &state.content {
+        match &state.visits.content {
             Content::Nothing => canvas.fill(state.geometry.page, colors::PAPER),
             Content::Page(shown) => self.draw_page(&mut canvas, state, shown)?,
             Content::Failed(failure) => {
@@ -176,7 +177,7 @@ fn draw_ring(canvas: &mut Canvas<'_>, state: &State) {
 
 /// Draws the progress line along the top of the page during a visit.
 fn draw_loaded(canvas: &mut Canvas<'_>, state: &State) {
-    let Some(part) = state.loaded_part() else { return };
+    let Some(part) = state.visits.loaded_part() else { return };
     let page = state.geometry.page;
     let width = (f64::from(canvas.width) * part).round() as u32;
     let height = state.geometry.px(2.0).min(page.height);
@@ -187,14 +188,14 @@ fn draw_scroll_bar(canvas: &mut Canvas<'_>, state: &State) {
     let g = &state.geometry;
     canvas.fill(g.scroll_bar, colors::TRACK);
     canvas.fill(Rectangle { width: 1.min(g.scroll_bar.width), ..g.scroll_bar }, colors::LINE);
-    let held = |is_horizontal| match state.pressed {
+    let held = |is_horizontal| match state.pointer.pressed {
         Some(Grab::Thumb { horizontal, .. }) if horizontal == is_horizontal => colors::THUMB_HELD,
         _ => colors::THUMB,
     };
-    if let Some(thumb) = state.thumb() {
+    if let Some(thumb) = state.scroll().thumb() {
         canvas.pill(thumb.inset(g.px(3.0)), held(false));
     }
-    if let Some(thumb) = state.horizontal_thumb() {
+    if let Some(thumb) = state.scroll().horizontal_thumb() {
         canvas.fill(g.horizontal_bar(), colors::TRACK);
         canvas.pill(thumb.inset(g.px(3.0)), held(true));
     }

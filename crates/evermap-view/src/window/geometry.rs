@@ -3,6 +3,8 @@
 //! From top to bottom: the toolbar, the page with its scroll bar, and the status line. The page's
 //! area depends only on the window, so a page's layout is known before the page is loaded.
 
+use crate::Layout;
+
 /// A rectangle of whole pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rectangle {
@@ -121,6 +123,15 @@ impl Geometry {
                 (Button::FindNext, from_right(2)),
                 (Button::FindClose, from_right(1)),
             ],
+        }
+    }
+
+    /// Returns the layout of pages at this zoom.
+    pub(crate) fn layout(&self, zoom: f32) -> Layout {
+        Layout {
+            width: self.page.width.max(1),
+            height: self.page.height.max(1),
+            scale: self.scale as f32 * zoom,
         }
     }
 

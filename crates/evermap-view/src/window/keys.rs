@@ -1,7 +1,6 @@
-//! Handles keys: global shortcuts, and keys of the page, the address bar and the find bar.
+//! Keys: assigns a command to each key, depending on the modifiers and the focus.
 
-use super::address_bar::{Motion, TextField};
-use super::state::{Content, Effect, Focus, State};
+use super::address_bar::Motion;
 
 /// A key, identified by its meaning instead of its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,200 +36,159 @@ pub(crate) struct Modifiers {
     pub alt: bool,
 }
 
-impl State {
-    /// Handles a pressed key. `text` is the text that it types.
-    pub(super) fn key(&mut self, key: Key, text: Option<&str>) {
-        if self.common_key(&key) {
-            return;
-        }
-        match self.focus {
-            Focus::Page => self.page_key(&key),
-            Focus::Address => self.address_key(&key, text),
-            Focus::Find => self.find_key(&key, text),
-        }
-    }
+/// Target of key presses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Focus {
+    Page,
+    Address,
+    Find,
+}
 
-    /// Handles keys that have the same effect for every focus.
-    fn common_key(&mut self, key: &Key) -> bool {
-        let Modifiers { shift, control, alt } = self.modifiers;
-        match key {
-            Key::Character(character) if control && !alt => {
-                return self.control_key(character, shift);
-            }
-            Key::Left if alt => self.travel(-1),
-            Key::Right if alt => self.travel(1),
-            Key::Home if alt => self.go_home(),
-            Key::Back => self.travel(-1),
-            Key::Forward => self.travel(1),
-            Key::F5 | Key::Reload => self.reload(shift || control),
-            Key::F3 => self.find_step(if shift { -1 } else { 1 }),
-            _ => return false,
-        }
-        true
-    }
+/// Commands of keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Command<'a> {
+    /// Goes back (-1) or forward (1).
+    Travel(isize),
+    Home,
+    /// With `fresh`, ignores stored data.
+    Reload {
+        fresh: bool,
+    },
+    Find,
+    FindStep(isize),
+    FocusAddress,
+    FocusPage,
+    Zoom(i32),
+    Exit,
+    SelectAll,
+    Copy,
+    Cut,
+    Paste,
+    Insert(&'a str),
+    Move {
+        motion: Motion,
+        selecting: bool,
+    },
+    Erase(Motion),
+    /// Scrolls by steps of an arrow key, to the right and down.
+    ScrollLines(i64, i64),
+    ScrollScreens(i64),
+    ScrollToTop,
+    ScrollToBottom,
+    /// Moves the focus ring to another link.
+    MoveRing(isize),
+    /// Enter: opens the address or the link with the focus.
+    Accept,
+    /// Escape: ends what is in progress.
+    Dismiss,
+}
 
-    fn control_key(&mut self, character: &str, shift: bool) -> bool {
-        match character {
-            "l" => self.focus_address(),
-            "r" => self.reload(shift),
-            "f" => self.open_find(),
-            "g" => self.find_step(if shift { -1 } else { 1 }),
-            "w" | "q" => self.effects.push(Effect::Exit),
-            "+" | "=" => self.zoom_by(1),
-            "-" | "_" => self.zoom_by(-1),
-            "0" => self.zoom_by(0),
-            "a" | "c" | "x" | "v" => return self.edit_key(character),
-            _ => return false,
-        }
-        true
-    }
+/// Returns the command of a pressed key. `text` is the text that it types.
+pub(crate) fn command<'a>(
+    key: &Key,
+    text: Option<&'a str>,
+    modifiers: Modifiers,
+    focus: Focus,
+) -> Option<Command<'a>> {
+    common(key, modifiers, focus).or_else(|| match focus {
+        Focus::Page => of_page(key, modifiers),
+        Focus::Address => of_address(key).or_else(|| of_field(key, text, modifiers)),
+        Focus::Find => of_find(key, modifiers).or_else(|| of_field(key, text, modifiers)),
+    })
+}
 
-    /// Selects, copies, cuts or pastes in the focused field.
-    fn edit_key(&mut self, character: &str) -> bool {
-        let Some(field) = self.focused_field() else { return false };
-        match character {
-            "a" => field.select_all(),
-            "v" => self.effects.push(Effect::Paste),
-            _ if field.selection().is_empty() => (),
-            _ => {
-                let copied = field.selected().to_string();
-                if character == "x" {
-                    field.insert("");
-                    self.field_changed();
-                }
-                self.effects.push(Effect::Copy(copied));
-            }
-        }
-        self.redraw();
-        true
-    }
+/// Returns -1 if Shift is pressed, else 1.
+fn direction(modifiers: Modifiers) -> isize {
+    if modifiers.shift { -1 } else { 1 }
+}
 
-    pub(super) fn pasted(&mut self, text: &str) {
-        if let Some(field) = self.focused_field() {
-            field.insert(text);
-            self.field_changed();
-        }
-    }
+/// Keys that have the same effect for every focus.
+fn common(key: &Key, modifiers: Modifiers, focus: Focus) -> Option<Command<'static>> {
+    let Modifiers { shift, control, alt } = modifiers;
+    Some(match key {
+        Key::Character(character) if control && !alt => match character.as_str() {
+            "l" => Command::FocusAddress,
+            "r" => Command::Reload { fresh: shift },
+            "f" => Command::Find,
+            "g" => Command::FindStep(direction(modifiers)),
+            "w" | "q" => Command::Exit,
+            "+" | "=" => Command::Zoom(1),
+            "-" | "_" => Command::Zoom(-1),
+            "0" => Command::Zoom(0),
+            _ if focus == Focus::Page => return None,
+            "a" => Command::SelectAll,
+            "c" => Command::Copy,
+            "x" => Command::Cut,
+            "v" => Command::Paste,
+            _ => return None,
+        },
+        Key::Left if alt => Command::Travel(-1),
+        Key::Right if alt => Command::Travel(1),
+        Key::Home if alt => Command::Home,
+        Key::Back => Command::Travel(-1),
+        Key::Forward => Command::Travel(1),
+        Key::F5 | Key::Reload => Command::Reload { fresh: shift || control },
+        Key::F3 => Command::FindStep(direction(modifiers)),
+        _ => return None,
+    })
+}
 
-    pub(super) fn focused_field(&mut self) -> Option<&mut TextField> {
-        match self.focus {
-            Focus::Page => None,
-            Focus::Address => Some(&mut self.address),
-            Focus::Find => Some(&mut self.find.field),
-        }
-    }
+fn of_page(key: &Key, modifiers: Modifiers) -> Option<Command<'static>> {
+    Some(match key {
+        Key::Left => Command::ScrollLines(-1, 0),
+        Key::Right => Command::ScrollLines(1, 0),
+        Key::Home => Command::ScrollToTop,
+        Key::End => Command::ScrollToBottom,
+        Key::Space => Command::ScrollScreens(direction(modifiers) as i64),
+        Key::Tab => Command::MoveRing(direction(modifiers)),
+        Key::Enter => Command::Accept,
+        Key::Escape => Command::Dismiss,
+        _ => return scrolling(key),
+    })
+}
 
-    fn field_changed(&mut self) {
-        match self.focus {
-            Focus::Page => (),
-            Focus::Address => self.edited = true,
-            Focus::Find => self.find_typed(),
-        }
-        self.redraw();
-    }
+/// Keys that scroll the page even while a field has the focus.
+fn scrolling(key: &Key) -> Option<Command<'static>> {
+    Some(match key {
+        Key::Up => Command::ScrollLines(0, -1),
+        Key::Down => Command::ScrollLines(0, 1),
+        Key::PageUp => Command::ScrollScreens(-1),
+        Key::PageDown => Command::ScrollScreens(1),
+        _ => return None,
+    })
+}
 
-    pub(super) fn focus_address(&mut self) {
-        self.focus = Focus::Address;
-        self.address.select_all();
-        self.redraw();
+fn of_address(key: &Key) -> Option<Command<'static>> {
+    match key {
+        Key::Enter => Some(Command::Accept),
+        Key::Escape => Some(Command::Dismiss),
+        Key::Tab => Some(Command::FocusPage),
+        _ => None,
     }
+}
 
-    fn focus_page(&mut self) {
-        self.focus = Focus::Page;
-        self.redraw();
+fn of_find(key: &Key, modifiers: Modifiers) -> Option<Command<'static>> {
+    match key {
+        Key::Enter => Some(Command::FindStep(direction(modifiers))),
+        _ => of_address(key),
     }
+}
 
-    fn page_key(&mut self, key: &Key) {
-        let shift = self.modifiers.shift;
-        match key {
-            Key::Left => self.scroll_by(-self.line(), 0),
-            Key::Right => self.scroll_by(self.line(), 0),
-            Key::Home => self.scroll_to(self.left, 0),
-            Key::End => self.scroll_to(self.left, u32::MAX),
-            Key::Space if shift => self.scroll_by(0, -self.screen()),
-            Key::Space => self.scroll_by(0, self.screen()),
-            Key::Tab => self.move_ring(if shift { -1 } else { 1 }),
-            Key::Enter if matches!(self.content, Content::Failed(_)) => self.reload(false),
-            Key::Enter => {
-                if let Some(url) = self.ring_url() {
-                    self.open(&url);
-                }
-            }
-            Key::Escape if self.loading.is_some() => self.stop(),
-            Key::Escape if self.find.open => self.close_find(),
-            Key::Escape => {
-                self.ring = None;
-                self.message.clear();
-                self.redraw();
-            }
-            _ => self.screen_key(key),
-        }
-    }
-
-    /// Handles keys that scroll the page even while a field has the focus.
-    fn screen_key(&mut self, key: &Key) {
-        match key {
-            Key::Up => self.scroll_by(0, -self.line()),
-            Key::Down => self.scroll_by(0, self.line()),
-            Key::PageUp => self.scroll_by(0, -self.screen()),
-            Key::PageDown => self.scroll_by(0, self.screen()),
-            _ => (),
-        }
-    }
-
-    fn address_key(&mut self, key: &Key, text: Option<&str>) {
-        match key {
-            Key::Enter => {
-                let address = self.address.text().to_string();
-                self.focus_page();
-                self.open(&address);
-            }
-            Key::Escape if self.loading.is_some() && !self.edited => self.stop(),
-            Key::Escape => {
-                self.restore_address();
-                self.focus_page();
-            }
-            Key::Tab => self.focus_page(),
-            _ => self.field_key(key, text),
-        }
-    }
-
-    fn find_key(&mut self, key: &Key, text: Option<&str>) {
-        match key {
-            Key::Enter if self.modifiers.shift => self.find_step(-1),
-            Key::Enter => self.find_step(1),
-            Key::Escape => self.close_find(),
-            Key::Tab => self.focus_page(),
-            _ => self.field_key(key, text),
-        }
-    }
-
-    /// Edits a line of text.
-    fn field_key(&mut self, key: &Key, text: Option<&str>) {
-        let Modifiers { shift, control, alt } = self.modifiers;
-        let Some(field) = self.focused_field() else { return };
-        let by_word = |word: Motion, character: Motion| if control { word } else { character };
-        match key {
-            Key::Left => field.move_cursor(by_word(Motion::WordLeft, Motion::Left), shift),
-            Key::Right => field.move_cursor(by_word(Motion::WordRight, Motion::Right), shift),
-            Key::Home => field.move_cursor(Motion::Start, shift),
-            Key::End => field.move_cursor(Motion::End, shift),
-            Key::Backspace => {
-                field.erase(by_word(Motion::WordLeft, Motion::Left));
-                return self.field_changed();
-            }
-            Key::Delete => {
-                field.erase(by_word(Motion::WordRight, Motion::Right));
-                return self.field_changed();
-            }
-            _ => match text.filter(|text| !text.chars().all(char::is_control)) {
-                Some(text) if !control && !alt => {
-                    field.insert(text);
-                    return self.field_changed();
-                }
-                _ => return self.screen_key(key),
-            },
-        }
-        self.redraw();
-    }
+/// Keys that edit a line of text.
+fn of_field<'a>(key: &Key, text: Option<&'a str>, modifiers: Modifiers) -> Option<Command<'a>> {
+    let Modifiers { shift: selecting, control, alt } = modifiers;
+    let by_word = |word: Motion, character: Motion| if control { word } else { character };
+    let to = |motion| Command::Move { motion, selecting };
+    Some(match key {
+        Key::Left => to(by_word(Motion::WordLeft, Motion::Left)),
+        Key::Right => to(by_word(Motion::WordRight, Motion::Right)),
+        Key::Home => to(Motion::Start),
+        Key::End => to(Motion::End),
+        Key::Backspace => Command::Erase(by_word(Motion::WordLeft, Motion::Left)),
+        Key::Delete => Command::Erase(by_word(Motion::WordRight, Motion::Right)),
+        _ => match text.filter(|text| !text.chars().all(char::is_control)) {
+            Some(text) if !control && !alt => Command::Insert(text),
+            _ => return scrolling(key),
+        },
+    })
 }

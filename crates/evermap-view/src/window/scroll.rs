@@ -1,18 +1,27 @@
-//! Scroll position of the page.
+//! Scrolling: positions on the page that is shown, and the thumbs of its scroll bars.
 
 use kurbo::Rect;
 use percent_encoding::percent_decode_str;
 
-use super::geometry::Rectangle;
-use super::history::ScrollPosition;
-use super::state::State;
+use super::geometry::{Geometry, Rectangle};
+use crate::page::Block;
 
 /// Step of an arrow key, in CSS pixels.
 const LINE: f64 = 40.0;
 /// Overlap of two screens when scrolling by a screen, in CSS pixels.
 const OVERLAP: f64 = 40.0;
 
-impl State {
+/// The page in the window. All methods return positions and change nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Scroll<'a> {
+    pub geometry: &'a Geometry,
+    /// The page, if one is shown.
+    pub block: Option<Block<'a>>,
+    pub left: u32,
+    pub top: u32,
+}
+
+impl Scroll<'_> {
     /// Returns the step of an arrow key.
     pub(super) fn line(&self) -> i64 {
         i64::from(self.geometry.px(LINE))
@@ -24,13 +33,13 @@ impl State {
     }
 
     /// Returns true if the page is wider than its layout.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.block().is_some_and(|block| block.size().width > block.size().window.0)
+    fn is_wide(&self) -> bool {
+        self.block.is_some_and(|block| block.size().width > block.size().window.0)
     }
 
     /// Returns the scrollable width and height.
-    pub(crate) fn extent(&self) -> (u32, u32) {
-        let Some(block) = self.block() else { return (0, 0) };
+    fn extent(&self) -> (u32, u32) {
+        let Some(block) = self.block else { return (0, 0) };
         let size = block.size();
         match self.is_wide() {
             // The bar covers the bottom of the page, so the page can be scrolled further by its
@@ -40,49 +49,36 @@ impl State {
         }
     }
 
-    pub(super) fn scroll_to(&mut self, left: u32, top: u32) {
+    /// Returns the nearest valid position.
+    pub(super) fn to(&self, (left, top): (u32, u32)) -> (u32, u32) {
         let (width, height) = self.extent();
         let page = self.geometry.page;
-        let left = left.min(width.saturating_sub(page.width));
-        let top = top.min(height.saturating_sub(page.height));
-        if (self.left, self.top) != (left, top) {
-            (self.left, self.top) = (left, top);
-            self.redraw();
-        }
+        (left.min(width.saturating_sub(page.width)), top.min(height.saturating_sub(page.height)))
     }
 
-    pub(super) fn scroll_by(&mut self, x: i64, y: i64) {
+    pub(super) fn by(&self, x: i64, y: i64) -> (u32, u32) {
         let moved = |at: u32, by: i64| {
             u32::try_from((i64::from(at).saturating_add(by)).max(0)).unwrap_or(u32::MAX)
         };
-        self.scroll_to(moved(self.left, x), moved(self.top, y));
+        (moved(self.left, x), moved(self.top, y))
     }
 
-    pub(super) fn scroll_to_position(&mut self, position: ScrollPosition) {
-        if let Some(block) = self.block() {
-            let (left, top) = position.find_on(block);
-            self.scroll_to(left, top);
-        }
-    }
-
-    /// Scrolls to `#fragment`. Does nothing without such an anchor.
-    pub(super) fn scroll_to_fragment(&mut self, fragment: &str) {
-        let Some(block) = self.block() else { return };
+    /// Returns the position of `#fragment`; `None` without such an anchor.
+    pub(super) fn to_fragment(&self, fragment: &str) -> Option<(u32, u32)> {
+        let block = self.block?;
         let decoded = percent_decode_str(fragment).decode_utf8_lossy();
         let found = block.anchor(fragment).or_else(|| block.anchor(&decoded));
         match found {
-            Some(top) => self.scroll_to(0, top.max(0.0) as u32),
-            None if fragment.is_empty() || fragment.eq_ignore_ascii_case("top") => {
-                self.scroll_to(0, 0);
-            }
-            None => (),
+            Some(top) => Some((0, top.max(0.0) as u32)),
+            None if fragment.is_empty() || fragment.eq_ignore_ascii_case("top") => Some((0, 0)),
+            None => None,
         }
     }
 
-    /// Scrolls until a part of the page is visible, with some context around it.
-    pub(super) fn scroll_into_view(&mut self, rect: Rect) {
+    /// Returns the position that shows a part of the page, with some context around it. `hidden`
+    /// rows at the top of the page are covered.
+    pub(super) fn to_rect(&self, rect: Rect, hidden: u32) -> (u32, u32) {
         let page = self.geometry.page;
-        let hidden = if self.find.open { self.geometry.find.height } else { 0 };
         let (left, top) = (f64::from(self.left), f64::from(self.top));
         let (right, bottom) = (left + f64::from(page.width), top + f64::from(page.height));
         let mut to = (left, top);
@@ -93,7 +89,7 @@ impl State {
         if rect.x0 < left || rect.x1 > right {
             to.0 = rect.x0 - f64::from(page.width) / 3.0;
         }
-        self.scroll_to(to.0.max(0.0) as u32, to.1.max(0.0) as u32);
+        (to.0.max(0.0) as u32, to.1.max(0.0) as u32)
     }
 
     /// Returns the thumb of the vertical bar; `None` if the whole height is visible.
@@ -113,8 +109,8 @@ impl State {
             .then(|| Rectangle::new(bar.left + at, bar.top, length, bar.height))
     }
 
-    /// Scrolls so that the thumb starts at a position of its bar.
-    pub(super) fn drag_thumb(&mut self, horizontal: bool, to: f64) {
+    /// Returns the position for a thumb that starts at `to` pixels of its bar.
+    pub(super) fn of_thumb(&self, horizontal: bool, to: f64) -> Option<(u32, u32)> {
         let part = |track: u32, length: u32, all: u32, seen: u32| {
             let room = f64::from(track.saturating_sub(length)).max(1.0);
             ((to / room).clamp(0.0, 1.0) * f64::from(all.saturating_sub(seen))).round() as u32
@@ -122,14 +118,13 @@ impl State {
         let ((width, height), page) = (self.extent(), self.geometry.page);
         match (horizontal, self.thumb(), self.horizontal_thumb()) {
             (false, Some(thumb), _) => {
-                let top = part(self.geometry.scroll_bar.height, thumb.height, height, page.height);
-                self.scroll_to(self.left, top);
+                let track = self.geometry.scroll_bar.height;
+                Some((self.left, part(track, thumb.height, height, page.height)))
             }
             (true, _, Some(thumb)) => {
-                let left = part(page.width, thumb.width, width, page.width);
-                self.scroll_to(left, self.top);
+                Some((part(page.width, thumb.width, width, page.width), self.top))
             }
-            _ => (),
+            _ => None,
         }
     }
 }

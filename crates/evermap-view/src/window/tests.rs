@@ -6,11 +6,13 @@ mod using;
 mod visiting;
 
 use super::browse::{Reuse, Stage, WindowOptions};
+use super::event::{Arrival, Cursor, Effect, Event, Timer};
 use super::fake;
 use super::frame::Frame;
 use super::geometry::{Button, Rectangle};
-use super::keys::{Key, Modifiers};
-use super::state::{Arrival, Content, Cursor, Effect, Event, Focus, State, Timer};
+use super::keys::{Focus, Key, Modifiers};
+use super::state::State;
+use super::visits::Content;
 use crate::Layout;
 use crate::ViewError;
 
@@ -147,7 +149,7 @@ impl User {
     }
 
     fn url(&self) -> &str {
-        &self.state.shown().unwrap().url
+        &self.state.visits.shown().unwrap().url
     }
 }
 

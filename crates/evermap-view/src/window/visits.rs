@@ -3,288 +3,213 @@
 //! Only one visit is in progress at a time. A new one supersedes it. The result of an older visit
 //! is recognised by its number and discarded.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::browse::{Reuse, Stage};
-use super::history::ScrollPosition;
-use super::state::{
-    Arrival, Content, Effect, Failure, Focus, Loading, Purpose, Shown, State, Timer,
-};
-use crate::ViewError;
+use super::event::{Effect, Timer};
+use super::history::{History, ScrollPosition};
+use crate::page::Block;
+use crate::paint::Page;
+use crate::{Layout, ViewError};
 
-impl State {
-    /// Opens an address that a user typed or a link names.
-    pub(super) fn open(&mut self, address: &str) {
-        let address = address.trim();
-        if address.is_empty() {
-            return;
-        }
-        if self.jumps_within_page(address) {
-            return;
-        }
-        self.address.set(address);
-        self.edited = false;
-        self.visit(address.to_string(), Purpose::Open, Reuse::Page);
+/// Content of the page's area.
+pub(crate) enum Content {
+    Nothing,
+    Page(Shown),
+    Failed(Failure),
+}
+
+pub(crate) struct Shown {
+    pub page: Arc<Page>,
+    /// Address, with its fragment.
+    pub url: String,
+    /// Layout that was requested.
+    pub layout: Layout,
+    pub warm: bool,
+    pub summary: String,
+    pub took: Duration,
+    pub number: u64,
+}
+
+/// Description of a page that could not be shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub address: String,
+    pub why: String,
+    pub remedy: String,
+}
+
+/// A visit in progress.
+pub(crate) struct Loading {
+    pub number: u64,
+    pub address: String,
+    pub purpose: Purpose,
+    pub layout: Layout,
+    pub reuse: Reuse,
+    pub stage: Option<Stage>,
+    /// Number of timeouts of [`Timer::Loading`] since the start.
+    pub ticks: u32,
+}
+
+/// Reason for a visit, which determines the changes of the history and of the scroll position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Purpose {
+    Open,
+    Travel(usize, ScrollPosition),
+    Reload,
+    /// Lay out the current page for another size or zoom.
+    Relayout,
+}
+
+/// The page that is shown, the visit in progress, and the history.
+pub(crate) struct Visits {
+    pub content: Content,
+    pub loading: Option<Loading>,
+    pub history: History,
+    home: String,
+    numbers: u64,
+}
+
+impl Visits {
+    /// `home` is the address that the home button opens; may be empty.
+    pub(super) fn new(home: String) -> Visits {
+        let (content, history) = (Content::Nothing, History::default());
+        Visits { content, loading: None, history, home, numbers: 0 }
     }
 
-    /// Scrolls if `url` is a fragment of the page that is shown.
-    fn jumps_within_page(&mut self, url: &str) -> bool {
-        let Some(shown) = self.shown() else { return false };
-        let Some(fragment) = fragment(url).filter(|_| same_document(&shown.url, url)) else {
-            return false;
-        };
-        let fragment = fragment.to_string();
-        self.cancel_visit();
-        self.history.record_position(self.position());
-        if self.history.current().is_none_or(|entry| entry.url != url) {
-            self.history.push(url.to_string());
-        }
-        self.renamed(url.to_string());
-        self.scroll_to_fragment(&fragment);
-        true
-    }
-
-    pub(super) fn travel(&mut self, steps: isize) {
-        let Some((number, entry)) = self.history.ahead(steps) else { return };
-        let (url, position) = (entry.url.clone(), entry.position);
-        self.focus = Focus::Page;
-        if self.shown().is_some_and(|shown| same_document(&shown.url, &url)) {
-            self.cancel_visit();
-            self.history.record_position(self.position());
-            self.history.go(number);
-            self.renamed(url);
-            self.scroll_to_position(position);
-            return;
-        }
-        self.address.set(&url);
-        self.edited = false;
-        self.visit(url, Purpose::Travel(number, position), Reuse::Page);
+    pub(super) fn home(&self) -> &str {
+        &self.home
     }
 
     pub(crate) fn has_home(&self) -> bool {
         !self.home.is_empty()
     }
 
-    pub(super) fn go_home(&mut self) {
-        let home = self.home.clone();
-        self.focus = Focus::Page;
-        self.open(&home);
-    }
-
-    /// Visits the page again. With `fresh`, ignores stored data.
-    pub(super) fn reload(&mut self, fresh: bool) {
-        let (address, purpose) = match (&self.loading, &self.content) {
-            (Some(loading), _) => (loading.address.clone(), loading.purpose),
-            (None, Content::Page(shown)) => (shown.url.clone(), Purpose::Reload),
-            (None, Content::Failed(failure)) => (failure.address.clone(), Purpose::Reload),
-            (None, Content::Nothing) => (self.address.text().to_string(), Purpose::Open),
-        };
-        if !address.is_empty() {
-            let reuse = if fresh { Reuse::Nothing } else { Reuse::Page };
-            self.visit(address, purpose, reuse);
+    pub(crate) fn shown(&self) -> Option<&Shown> {
+        match &self.content {
+            Content::Page(shown) => Some(shown),
+            _ => None,
         }
     }
 
-    /// Visits the page in the window's current size and zoom, unless that page is shown or loading
+    pub(crate) fn block(&self) -> Option<Block<'_>> {
+        self.shown().map(|shown| shown.page.block())
+    }
+
+    /// Returns the address of the page that is shown or could not be shown.
+    pub(super) fn address(&self) -> Option<&str> {
+        match &self.content {
+            Content::Page(shown) => Some(&shown.url),
+            Content::Failed(failure) => Some(&failure.address),
+            Content::Nothing => None,
+        }
+    }
+
+    /// Starts a visit.
+    pub(super) fn start(
+        &mut self,
+        address: String,
+        purpose: Purpose,
+        reuse: Reuse,
+        layout: Layout,
+    ) -> impl Iterator<Item = Effect> + use<> {
+        let cancel = self.cancel();
+        self.numbers += 1;
+        let number = self.numbers;
+        let visit = Effect::Visit { number, address: address.clone(), layout, reuse };
+        let loading = Loading { number, address, purpose, layout, reuse, stage: None, ticks: 0 };
+        self.loading = Some(loading);
+        cancel.into_iter().chain([visit, Effect::Start(Timer::Loading)])
+    }
+
+    /// Cancels the visit in progress, if there is one.
+    pub(super) fn cancel(&mut self) -> Option<Effect> {
+        self.loading.take().map(|loading| Effect::Cancel(loading.number))
+    }
+
+    /// Returns the address and the purpose of a visit that repeats the one in progress or the last
+    /// one.
+    pub(super) fn again(&self) -> Option<(String, Purpose)> {
+        match &self.loading {
+            Some(loading) => Some((loading.address.clone(), loading.purpose)),
+            None => self.address().map(|address| (address.to_string(), Purpose::Reload)),
+        }
+    }
+
+    /// Returns the visit that is needed for another layout, unless that page is shown or loading
     /// already.
-    pub(super) fn relayout(&mut self) {
-        let layout = self.layout();
+    pub(super) fn for_layout(&self, layout: Layout) -> Option<(String, Purpose, Reuse)> {
         if let Some(loading) = &self.loading {
             let (address, purpose, reuse) =
                 (loading.address.clone(), loading.purpose, loading.reuse);
-            if loading.layout != layout {
-                self.visit(address, purpose, reuse);
+            return (loading.layout != layout).then_some((address, purpose, reuse));
+        }
+        let shown = self.shown().filter(|shown| shown.layout != layout)?;
+        Some((shown.url.clone(), Purpose::Relayout, Reuse::Page))
+    }
+
+    /// Ends the visit with this number. Returns `None` if it was superseded.
+    pub(super) fn arrived(&mut self, number: u64) -> Option<Loading> {
+        self.loading.take_if(|loading| loading.number == number)
+    }
+
+    /// Records the stage of a visit. Returns true if it is visible.
+    pub(super) fn progress(&mut self, number: u64, stage: Stage) -> bool {
+        match self.loading.as_mut().filter(|loading| loading.number == number) {
+            Some(loading) => {
+                loading.stage = Some(stage);
+                loading.ticks > 0
             }
-            return;
-        }
-        let shown = self.shown().filter(|shown| shown.layout != layout);
-        if let Some(address) = shown.map(|shown| shown.url.clone()) {
-            self.visit(address, Purpose::Relayout, Reuse::Page);
-        }
-    }
-
-    fn visit(&mut self, address: String, purpose: Purpose, reuse: Reuse) {
-        self.cancel_visit();
-        self.numbers += 1;
-        self.message.clear();
-        let (number, layout) = (self.numbers, self.layout());
-        self.effects.push(Effect::Visit { number, address: address.clone(), layout, reuse });
-        self.effects.push(Effect::Start(Timer::Loading));
-        let loading = Loading { number, address, purpose, layout, reuse, stage: None, ticks: 0 };
-        self.loading = Some(loading);
-        self.redraw();
-    }
-
-    fn cancel_visit(&mut self) {
-        if let Some(loading) = self.loading.take() {
-            self.effects.push(Effect::Cancel(loading.number));
-            self.redraw();
-        }
-    }
-
-    /// Stops the visit at the user's request. The current page stays.
-    pub(super) fn stop(&mut self) {
-        if self.loading.is_none() {
-            return;
-        }
-        self.cancel_visit();
-        self.message = "stopped".to_string();
-        self.restore_address();
-    }
-
-    /// Sets the address bar to the address of the page that is shown.
-    pub(super) fn restore_address(&mut self) {
-        let address = match &self.content {
-            Content::Page(shown) => shown.url.clone(),
-            Content::Failed(failure) => failure.address.clone(),
-            Content::Nothing => self.address.text().to_string(),
-        };
-        self.address.set(&address);
-        self.edited = false;
-        self.redraw();
-    }
-
-    pub(super) fn progress(&mut self, number: u64, stage: Stage) {
-        if let Some(loading) = self.loading.as_mut().filter(|loading| loading.number == number) {
-            loading.stage = Some(stage);
-            if loading.ticks > 0 {
-                self.redraw();
-            }
+            None => false,
         }
     }
 
     /// Called periodically while a visit is in progress.
-    pub(super) fn waited(&mut self) {
-        if let Some(loading) = &mut self.loading {
-            loading.ticks += 1;
-            self.effects.push(Effect::Start(Timer::Loading));
-            self.redraw();
-        }
-    }
-
-    pub(super) fn arrived(&mut self, number: u64, result: Result<Arrival, ViewError>) {
-        let Some(loading) = self.loading.take_if(|loading| loading.number == number) else {
-            return;
-        };
-        match result {
-            Ok(arrival) => self.show(loading, arrival),
-            Err(error) if loading.purpose == Purpose::Relayout => {
-                // The page is still shown in the old size.
-                self.message = error.to_string();
-            }
-            Err(error) => self.fail(loading, &error),
-        }
-        self.redraw();
-    }
-
-    fn show(&mut self, loading: Loading, arrival: Arrival) {
-        let (stays, position) = (self.shown().is_some(), self.position());
-        let url = with_fragment_of(arrival.url, &loading.address);
-        self.enter(loading.purpose, &url);
-        self.content = Content::Page(Shown {
-            page: arrival.page,
-            url: url.clone(),
-            layout: loading.layout,
-            warm: arrival.warm,
-            summary: arrival.summary,
-            took: arrival.took,
-            number: loading.number,
-        });
-        self.effects.push(Effect::Shown(loading.number));
-        if loading.purpose != Purpose::Relayout {
-            self.ring = None;
-        }
-        self.renamed(url.clone());
-        match loading.purpose {
-            Purpose::Travel(_, position) => self.scroll_to_position(position),
-            Purpose::Reload | Purpose::Relayout if stays => self.scroll_to_position(position),
-            _ => match fragment(&url) {
-                Some(fragment) => self.scroll_to_fragment(fragment),
-                None => self.scroll_to(0, 0),
-            },
-        }
-        self.find_again();
-        if self.layout() != loading.layout {
-            // The window was resized during the visit.
-            self.effects.push(Effect::Start(Timer::Resize));
-        }
-    }
-
-    fn fail(&mut self, loading: Loading, error: &ViewError) {
-        self.enter(loading.purpose, &loading.address);
-        self.ring = None;
-        self.content = Content::Failed(Failure::of(loading.address.clone(), error));
-        self.renamed(loading.address);
-        self.scroll_to(0, 0);
-        self.find_again();
-    }
-
-    /// Handles a page that could not be painted. A stored page that is damaged is laid out again at
-    /// the same scroll position.
-    pub(super) fn unpaintable(&mut self, error: &ViewError) {
-        let Some(shown) = self.shown() else { return };
-        let (address, warm) = (shown.url.clone(), shown.warm);
-        if warm && error.is_damage() {
-            let position = self.position();
-            self.content = Content::Nothing;
-            if self.loading.is_none() {
-                let purpose = Purpose::Travel(self.history.number(), position);
-                self.visit(address, purpose, Reuse::Resources);
-            }
-            return;
-        }
-        self.content = Content::Failed(Failure::of(address, error));
-        self.redraw();
+    pub(super) fn waited(&mut self) -> Option<Effect> {
+        self.loading.as_mut()?.ticks += 1;
+        Some(Effect::Start(Timer::Loading))
     }
 
     /// Updates the history when a requested page has arrived.
-    fn enter(&mut self, purpose: Purpose, url: &str) {
-        self.history.record_position(self.position());
+    pub(super) fn enter(&mut self, purpose: Purpose, url: &str) {
         match purpose {
-            Purpose::Open if self.history.current().is_none_or(|entry| entry.url != url) => {
-                self.history.push(url.to_string());
-            }
+            Purpose::Open => self.push_new(url),
             Purpose::Travel(number, _) => {
                 self.history.go(number);
                 self.history.rename(url.to_string());
             }
-            _ => self.history.rename(url.to_string()),
+            Purpose::Reload | Purpose::Relayout => self.history.rename(url.to_string()),
         }
     }
 
-    /// Sets the address and the title of the page that is shown.
-    fn renamed(&mut self, url: String) {
-        let title = self.block().map_or("", |block| block.title());
-        let name = if title.is_empty() { url.as_str() } else { title };
-        self.effects.push(Effect::Title(format!("{name} - Evermap")));
-        if !(self.edited && self.focus == Focus::Address) {
-            self.address.set(&url);
-            self.edited = false;
-            if self.focus == Focus::Address {
-                self.address.select_all();
-            }
-        }
-        if let Content::Page(shown) = &mut self.content {
-            shown.url = url;
-        }
-        self.redraw();
-    }
-
-    pub(super) fn show_message(&mut self, number: u64, message: String) {
-        if self.shown().is_some_and(|shown| shown.number == number) {
-            self.message = message;
-            self.redraw();
+    /// Adds an entry to the history, unless the current one has this address.
+    pub(super) fn push_new(&mut self, url: &str) {
+        if self.history.current().is_none_or(|entry| entry.url != url) {
+            self.history.push(url.to_string());
         }
     }
 
-    /// Returns the scroll position.
-    pub(crate) fn position(&self) -> ScrollPosition {
-        self.block().map_or(ScrollPosition::default(), |block| {
-            ScrollPosition::on(block, self.left, self.top)
-        })
+    /// Returns the stage of a visit that takes a while. A fast visit is not announced.
+    pub(super) fn loading_text(&self) -> Option<String> {
+        let loading = self.loading.as_ref().filter(|loading| loading.ticks > 0)?;
+        let stage = loading.stage.as_ref().map(|stage| stage.text.to_string());
+        Some(stage.unwrap_or_else(|| format!("loading {}", loading.address)))
+    }
+
+    /// Returns the fraction of the loading page that is done, for the progress line; `None` if it
+    /// is hidden.
+    pub(crate) fn loaded_part(&self) -> Option<f64> {
+        let loading = self.loading.as_ref().filter(|loading| loading.ticks > 0)?;
+        // Without a known fraction, the line grows more and more slowly.
+        let waited = 1.0 - 0.97_f64.powi(loading.ticks.min(1000) as i32);
+        let fraction = loading.stage.as_ref().and_then(|stage| stage.done).unwrap_or(0.0);
+        Some(f64::from(fraction).max(waited).clamp(0.02, 1.0))
     }
 }
 
 impl Failure {
-    fn of(address: String, error: &ViewError) -> Failure {
+    pub(super) fn of(address: String, error: &ViewError) -> Failure {
         let message = error.to_string();
         // In all error messages of this project, the remedy follows the cause after a semicolon.
         let (why, remedy) = message.split_once("; ").unwrap_or((&message, ""));
@@ -293,13 +218,14 @@ impl Failure {
 }
 
 /// Returns the part after the `#`.
-fn fragment(url: &str) -> Option<&str> {
+pub(super) fn fragment(url: &str) -> Option<&str> {
     // A file name typed by a user may contain a `#`.
     let is_url = url.contains("://") || url.starts_with("file:") || url.starts_with("data:");
     url.split_once('#').map(|(_, fragment)| fragment).filter(|_| is_url)
 }
 
-fn same_document(one: &str, other: &str) -> bool {
+/// Returns true if two addresses differ only in their fragments.
+pub(super) fn same_document(one: &str, other: &str) -> bool {
     let document = |url: &str| match fragment(url) {
         Some(fragment) => url.len() - fragment.len() - 1,
         None => url.len(),
@@ -307,8 +233,9 @@ fn same_document(one: &str, other: &str) -> bool {
     one[..document(one)] == other[..document(other)]
 }
 
-/// Servers do not receive the fragment, so it is not in a redirected address.
-fn with_fragment_of(url: String, requested: &str) -> String {
+/// Adds the fragment of the requested address. Servers do not receive it, so it is not in a
+/// redirected address.
+pub(super) fn with_fragment_of(url: String, requested: &str) -> String {
     match fragment(requested) {
         Some(fragment) if !url.contains('#') => url + "#" + fragment,
         _ => url,

@@ -21,12 +21,13 @@ use winit::window::{CursorIcon, Window, WindowId};
 
 use super::browse::{Browse, WindowOptions};
 use super::clipboard::Clipboard;
+use super::event::{Cursor, Effect, Event, Timer};
 use super::first_frame::{FirstFrame, Prepared};
 use super::frame::Frame;
 use super::keys::{Key, Modifiers};
 use super::pointer::NOTCH;
 use super::present::{Presenter, no_window};
-use super::state::{Cursor, Effect, Event, State, Timer};
+use super::state::State;
 use super::worker::{Outlet, Workers};
 use crate::{Result, ViewError};
 

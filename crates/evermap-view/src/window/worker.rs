@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use super::browse::{AfterShown, Browse, Progress, Reuse, Stage, Visit};
-use super::state::{Arrival, Event};
+use super::event::{Arrival, Event};
 use super::text::InterfaceFont;
 use crate::Layout;
 use crate::{Result, ViewError};

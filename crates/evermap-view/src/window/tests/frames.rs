@@ -126,7 +126,7 @@ fn a_wide_page_scrolls_sideways_to_its_end() {
     user.does(Event::Wheel { x: 5000.0, y: 0.0 });
     assert_eq!(user.state.left, 1000);
     let y = f64::from(bar.top + 5);
-    let thumb = user.state.horizontal_thumb().unwrap();
+    let thumb = user.state.scroll().horizontal_thumb().unwrap();
     user.points(f64::from(thumb.left + 5), y);
     user.does(Event::Pressed);
     user.points(0.0, y - 200.0);

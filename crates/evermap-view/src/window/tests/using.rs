@@ -59,7 +59,7 @@ fn a_touchpad_scrolls_by_fractions_and_zooms_by_whole_steps() {
 fn the_scroll_bar_can_be_dragged_and_clicked() {
     let mut user = User::at("http://a/one");
     let bar = user.state.geometry.scroll_bar;
-    let thumb = user.state.thumb().unwrap();
+    let thumb = user.state.scroll().thumb().unwrap();
     assert_eq!((thumb.top, thumb.height), (bar.top, 120));
     let x = f64::from(bar.left + 5);
     user.points(x, f64::from(thumb.top + 10));
@@ -113,9 +113,9 @@ fn links_are_hovered_and_followed() {
 fn scrolling_updates_the_hovered_link() {
     let mut user = User::at("http://a/home");
     user.points(30.0, 45.0);
-    assert_eq!(user.state.hover.as_deref(), Some("http://a/one"));
+    assert_eq!(user.state.pointer.hover.as_deref(), Some("http://a/one"));
     user.key(NONE, Key::End);
-    assert_eq!(user.state.hover, None);
+    assert_eq!(user.state.pointer.hover, None);
     assert!(user.effects.contains(&Effect::Cursor(Cursor::Arrow)));
 }
 

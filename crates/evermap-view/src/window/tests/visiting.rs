@@ -8,7 +8,7 @@ fn the_first_page_is_requested_at_once_and_shown_on_arrival() {
     let mut user = User::starting_at("http://a/one");
     let layout = Layout { width: 1000, height: 600, scale: 1.0 };
     assert_eq!(user.visits, [(1, "http://a/one".to_string(), layout, Reuse::Page)]);
-    assert!(matches!(user.state.content, Content::Nothing));
+    assert!(matches!(user.state.visits.content, Content::Nothing));
     user.answer();
     assert!(user.effects.contains(&Effect::Shown(1)) && user.effects.contains(&Effect::Redraw));
     assert!(user.effects.contains(&Effect::Title("one - Evermap".to_string())));
@@ -82,15 +82,15 @@ fn a_new_page_drops_entries_ahead() {
     user.key(ALT, Key::Left);
     user.answer();
     user.goes("http://a/3");
-    assert!(user.state.history.ahead(1).is_none());
-    assert_eq!(user.state.history.ahead(-1).unwrap().1.url, "http://a/1");
+    assert!(user.state.visits.history.ahead(1).is_none());
+    assert_eq!(user.state.visits.history.ahead(-1).unwrap().1.url, "http://a/1");
 }
 
 #[test]
 fn the_same_address_adds_no_entry() {
     let mut user = User::at("http://a/1");
     user.goes("http://a/1");
-    assert!(user.state.history.ahead(-1).is_none());
+    assert!(user.state.visits.history.ahead(-1).is_none());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn reloading_keeps_the_scroll_position_and_may_ignore_stored_data() {
         user.answer();
         assert_eq!(user.state.top, 560);
     }
-    assert!(user.state.history.ahead(-1).is_none());
+    assert!(user.state.visits.history.ahead(-1).is_none());
     assert_eq!(user.visits.len(), 5);
 }
 
@@ -140,7 +140,7 @@ fn a_later_visit_supersedes_an_earlier_one() {
     user.does(Event::Progress { number: 2, stage: Stage::new("late") });
     user.answer_to(3, "http://a/3", layout);
     assert_eq!(user.url(), "http://a/3");
-    assert_eq!(user.state.history.ahead(-1).unwrap().1.url, "http://a/1");
+    assert_eq!(user.state.visits.history.ahead(-1).unwrap().1.url, "http://a/1");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn escape_and_the_stop_button_cancel_the_visit() {
             true => user.key(NONE, Key::Escape),
             false => user.clicks_button(Button::Reload),
         }
-        assert!(user.state.loading.is_none());
+        assert!(user.state.visits.loading.is_none());
         assert_eq!(user.state.address.text(), "http://a/1");
         assert_eq!(user.status(), "stopped");
         user.answer();
@@ -169,19 +169,19 @@ fn progress_is_shown_only_for_slow_visits() {
     user.key(NONE, Key::F5);
     let number = user.visits.last().unwrap().0;
     user.does(Event::Progress { number, stage: Stage::new("laying out") });
-    assert_eq!(user.state.loaded_part(), None);
+    assert_eq!(user.state.visits.loaded_part(), None);
     assert_eq!(user.status(), "visit 1", "a fast visit is not announced");
     user.does(Event::TimeUp(Timer::Loading));
     assert!(user.effects.contains(&Effect::Start(Timer::Loading)));
     assert_eq!(user.status(), "laying out");
-    let first = user.state.loaded_part().unwrap();
+    let first = user.state.visits.loaded_part().unwrap();
     user.does(Event::TimeUp(Timer::Loading));
-    assert!(user.state.loaded_part().unwrap() > first);
+    assert!(user.state.visits.loaded_part().unwrap() > first);
     let stage = Stage { done: Some(0.5), ..Stage::new("fetching") };
     user.does(Event::Progress { number, stage });
-    assert_eq!(user.state.loaded_part(), Some(0.5));
+    assert_eq!(user.state.visits.loaded_part(), Some(0.5));
     user.answer();
-    assert_eq!(user.state.loaded_part(), None);
+    assert_eq!(user.state.visits.loaded_part(), None);
     user.does(Event::TimeUp(Timer::Loading));
     assert!(!user.effects.contains(&Effect::Start(Timer::Loading)));
 }
@@ -193,7 +193,7 @@ fn an_error_page_can_be_retried() {
     user.types("http://a/2");
     user.key(NONE, Key::Enter);
     user.fails();
-    let Content::Failed(failure) = &user.state.content else { panic!("no error") };
+    let Content::Failed(failure) = &user.state.visits.content else { panic!("no error") };
     assert_eq!(failure.why, "cannot fetch http://a/2: no answer");
     assert_eq!(failure.remedy, "try later");
     user.key(NONE, Key::Down);
@@ -212,7 +212,7 @@ fn an_error_page_can_be_retried() {
 fn an_error_of_the_first_page_is_shown() {
     let mut user = User::starting_at("http://a/1");
     user.fails();
-    assert!(matches!(user.state.content, Content::Failed(_)));
+    assert!(matches!(user.state.visits.content, Content::Failed(_)));
     user.goes("http://a/2");
     user.key(ALT, Key::Left);
     assert_eq!(user.last_visit(), ("http://a/1", Reuse::Page));
@@ -223,7 +223,7 @@ fn a_page_that_cannot_be_painted_shows_an_error() {
     let mut user = User::at("http://a/1");
     let too_wide = ViewError::BadSize { width: 9, height: 9, why: "broken".to_string() };
     user.does(Event::Unpaintable(too_wide));
-    assert!(matches!(user.state.content, Content::Failed(_)));
+    assert!(matches!(user.state.visits.content, Content::Failed(_)));
     user.key(NONE, Key::Enter);
     user.answer();
     assert_eq!(user.url(), "http://a/1");
@@ -235,21 +235,21 @@ fn a_damaged_stored_page_is_laid_out_again_at_the_same_position() {
     user.key(NONE, Key::Space);
     let top = user.state.top;
     assert!(top > 0);
-    let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
+    let Content::Page(shown) = &mut user.state.visits.content else { panic!("a page is shown") };
     shown.warm = true;
     let damage = || ViewError::InvalidPage("damaged".to_string());
     user.does(Event::Unpaintable(damage()));
     assert_eq!(user.last_visit(), ("http://a/1", Reuse::Resources));
-    assert!(matches!(user.state.content, Content::Nothing), "no part of it is shown");
+    assert!(matches!(user.state.visits.content, Content::Nothing), "no part of it is shown");
     let visits = user.visits.len();
     user.answer();
     assert_eq!((user.url(), user.state.top), ("http://a/1", top));
-    assert!(user.state.history.ahead(-1).is_none());
+    assert!(user.state.visits.history.ahead(-1).is_none());
     // A page that was just laid out is not laid out again for the same reason.
-    let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
+    let Content::Page(shown) = &mut user.state.visits.content else { panic!("a page is shown") };
     shown.warm = false;
     user.does(Event::Unpaintable(damage()));
-    assert!(matches!(user.state.content, Content::Failed(_)));
+    assert!(matches!(user.state.visits.content, Content::Failed(_)));
     assert_eq!(user.visits.len(), visits);
 }
 
@@ -274,7 +274,7 @@ fn zoom_requests_another_layout_and_keeps_the_position() {
     user.letter(CONTROL, "0");
     user.answer();
     assert_eq!((user.state.top, user.state.status().right.as_str()), (300, ""));
-    assert!(user.state.history.ahead(-1).is_none());
+    assert!(user.state.visits.history.ahead(-1).is_none());
     let visits = user.visits.len();
     user.letter(CONTROL, "0");
     assert_eq!(user.visits.len(), visits, "the zoom has not changed");
@@ -388,7 +388,7 @@ fn the_status_line_shows_whether_the_page_was_stored() {
 #[test]
 fn without_a_page_the_address_bar_has_the_focus() {
     let (state, effects) = State::new(&WindowOptions::default(), "");
-    assert!(state.loading.is_none());
+    assert!(state.visits.loading.is_none());
     assert_eq!((state.focus, effects.len()), (Focus::Address, 0));
 }
 
