@@ -3,6 +3,7 @@
 mod aligned;
 mod block;
 mod clusters;
+mod encode;
 mod extent;
 mod find;
 mod glyphs;

@@ -1,29 +1,23 @@
 //! Records paint commands as a page block.
 //!
 //! A [`Recorder`] accepts everything that paints through `anyrender` (the layout engine, or any
-//! other program) and stores it as a display list. Nothing is rounded: a value that is not exact in
-//! 32 bits is stored in 64.
+//! other program) and stores it as a display list.
 
 use std::sync::Arc;
 
 use anyrender::{Filter, Glyph, NormalizedCoord, Paint, PaintRef, PaintScene, RenderContext};
-use kurbo::{Affine, PathEl, Rect, Shape, Stroke, Vec2};
-use peniko::{
-    BlendMode, Color, Fill, FontData, Gradient, GradientKind, ImageBrushRef,
-    InterpolationAlphaSpace, StyleRef,
-};
+use kurbo::{Affine, Rect, Shape, Stroke, Vec2};
+use peniko::{BlendMode, Color, Fill, FontData, StyleRef};
 
 use super::aligned::AlignedBytes;
 use super::clusters::ClusterWriter;
-use super::extent::{Bounds, Extent};
+use super::encode;
+use super::extent::Extent;
 use super::layout::*;
 use super::parts::Part;
 use super::size::PageSize;
-use super::tables::{Tables, all_exact};
+use super::tables::Tables;
 
-/// Maximum distance of curves from the exact shapes, in pixels. The rasterizer uses the same
-/// tolerance for its own paths. Another value would change pixels.
-const TOLERANCE: f64 = 0.1;
 /// Assumed maximum distance of a glyph's parts from its origin, in ems. A glyph that extends
 /// further may be culled wrongly.
 const GLYPH_REACH_EMS: f64 = 3.0;
@@ -175,173 +169,26 @@ impl Recorder {
         self.tables.commands.push(command);
     }
 
-    fn transform(&mut self, transform: Affine) -> (u8, [u32; 2]) {
-        let c = transform.as_coeffs();
-        if c[..4] != [1.0, 0.0, 0.0, 1.0] {
-            return (TRANSFORM_AFFINE, [self.tables.numbers(&c), 0]);
-        }
-        match all_exact([c[4], c[5]]) {
-            Some(moved) => (TRANSFORM_MOVE, moved.map(f32::to_bits)),
-            None => (TRANSFORM_MOVE_PRECISE, [self.tables.numbers(&c[4..]), 0]),
-        }
-    }
-
-    fn shape(&mut self, shape: &impl Shape) -> (u8, u32, Rect) {
-        if let Some(rect) = shape.as_rect() {
-            let edges = [rect.x0, rect.y0, rect.x1, rect.y1];
-            return match all_exact(edges) {
-                Some(edges) => (SHAPE_RECT, self.tables.rect(edges), rect.abs()),
-                None => (SHAPE_RECT_PRECISE, self.tables.numbers(&edges), rect.abs()),
-            };
-        }
-        if let Some(rounded) = shape.as_rounded_rect() {
-            let (rect, radii) = (rounded.rect(), rounded.radii());
-            let numbers = [
-                rect.x0,
-                rect.y0,
-                rect.x1,
-                rect.y1,
-                radii.top_left,
-                radii.top_right,
-                radii.bottom_right,
-                radii.bottom_left,
-            ];
-            return (SHAPE_ROUNDED, self.tables.numbers(&numbers), rect.abs());
-        }
-        let (mut verbs, mut points) = (Vec::new(), Vec::new());
-        let mut bounds = Bounds::default();
-        for element in shape.path_elements(TOLERANCE) {
-            let (verb, used): (u8, &[kurbo::Point]) = match &element {
-                PathEl::MoveTo(a) => (VERB_MOVE, &[*a]),
-                PathEl::LineTo(a) => (VERB_LINE, &[*a]),
-                PathEl::QuadTo(a, b) => (VERB_QUAD, &[*a, *b]),
-                PathEl::CurveTo(a, b, c) => (VERB_CUBIC, &[*a, *b, *c]),
-                PathEl::ClosePath => (VERB_CLOSE, &[]),
-            };
-            verbs.push(verb);
-            for point in used {
-                points.extend([point.x, point.y]);
-                bounds.add(*point);
-            }
-        }
-        (SHAPE_PATH, self.tables.path(verbs, &points), bounds.rect())
-    }
-
+    /// Encodes a paint. Custom paints are invisible.
     fn paint(&mut self, paint: PaintRef<'_>, transform: Option<Affine>) -> u32 {
-        let transform = match transform {
-            Some(transform) => self.tables.numbers(&transform.as_coeffs()),
-            None => NONE,
-        };
-        let (kind, data) = match paint {
-            Paint::Solid(color) => (PAINT_SOLID, color.components.map(f32::to_bits)),
-            Paint::Gradient(gradient) => (PAINT_GRADIENT, [self.gradient(gradient), 0, 0, 0]),
-            Paint::Image(image) => (PAINT_IMAGE, self.image(image)),
-            // The rasterizer does not paint these either.
-            Paint::Resource(_) | Paint::Custom(_) => {
-                self.unsupported += 1;
-                (PAINT_SOLID, [0; 4])
-            }
-        };
-        self.tables.paint(PaintRecord { kind, transform, data })
-    }
-
-    fn gradient(&mut self, gradient: &Gradient) -> u32 {
-        let (kind, geometry) = match gradient.kind {
-            GradientKind::Linear(g) => {
-                (GRADIENT_LINEAR, [g.start.x, g.start.y, g.end.x, g.end.y, 0.0, 0.0])
-            }
-            GradientKind::Radial(g) => (
-                GRADIENT_RADIAL,
-                [
-                    g.start_center.x,
-                    g.start_center.y,
-                    g.end_center.x,
-                    g.end_center.y,
-                    f64::from(g.start_radius),
-                    f64::from(g.end_radius),
-                ],
-            ),
-            GradientKind::Sweep(g) => (
-                GRADIENT_SWEEP,
-                [
-                    g.center.x,
-                    g.center.y,
-                    f64::from(g.start_angle),
-                    f64::from(g.end_angle),
-                    0.0,
-                    0.0,
-                ],
-            ),
-        };
-        let stops: Vec<Stop> = gradient
-            .stops
-            .iter()
-            .map(|stop| {
-                let missing = stop.color.flags.missing();
-                Stop {
-                    offset: stop.offset,
-                    color_space: stop.color.cs as u8,
-                    missing: (0..4).filter(|n| missing.contains(*n)).map(|n| 1 << n).sum(),
-                    reserved: [0; 2],
-                    components: stop.color.components,
-                }
-            })
-            .collect();
-        let record = GradientRecord {
-            kind,
-            extend: gradient.extend as u8,
-            color_space: gradient.interpolation_cs as u8,
-            hue_direction: gradient.hue_direction as u8,
-            straight_alpha: u8::from(
-                gradient.interpolation_alpha_space == InterpolationAlphaSpace::Unpremultiplied,
-            ),
-            geometry,
-            ..Default::default()
-        };
-        self.tables.gradient(record, &stops)
-    }
-
-    fn image(&mut self, brush: ImageBrushRef<'_>) -> [u32; 4] {
-        let index = self.tables.shared.image(brush.image);
-        let sampler = brush.sampler;
-        let how = sampler.x_extend as u32
-            | (sampler.y_extend as u32) << 8
-            | (sampler.quality as u32) << 16;
-        [index, how, sampler.alpha.to_bits(), 0]
-    }
-
-    fn stroke_style(&mut self, style: &Stroke) -> u32 {
-        let first_dash = match style.dash_pattern.is_empty() {
-            true => 0,
-            false => self.tables.numbers(&style.dash_pattern),
-        };
-        self.tables.stroke(StrokeRecord {
-            width: style.width,
-            miter_limit: style.miter_limit,
-            dash_offset: style.dash_offset,
-            first_dash,
-            dashes: style.dash_pattern.len() as u32,
-            join: join_code(style.join),
-            start_cap: cap_code(style.start_cap),
-            end_cap: cap_code(style.end_cap),
-            reserved: [0; 5],
+        encode::paint(&mut self.tables, paint, transform).unwrap_or_else(|| {
+            self.unsupported += 1;
+            self.paint(Paint::Solid(Color::TRANSPARENT), transform)
         })
     }
-}
 
-fn join_code(join: kurbo::Join) -> u8 {
-    match join {
-        kurbo::Join::Bevel => 0,
-        kurbo::Join::Miter => 1,
-        kurbo::Join::Round => 2,
-    }
-}
-
-fn cap_code(cap: kurbo::Cap) -> u8 {
-    match cap {
-        kurbo::Cap::Butt => 0,
-        kurbo::Cap::Square => 1,
-        kurbo::Cap::Round => 2,
+    /// Encodes a command with a shape. Also returns the shape's bounds before the transform.
+    fn command(
+        &mut self,
+        kind: u8,
+        fill: Fill,
+        transform: Affine,
+        shape: &impl Shape,
+    ) -> (Command, Rect) {
+        let (transform_kind, transform) = encode::transform(&mut self.tables, transform);
+        let (shape_kind, shape, bounds) = encode::shape(&mut self.tables, shape);
+        let flags = Command::flags_of(fill == Fill::EvenOdd, transform_kind, shape_kind);
+        (Command { kind, flags, transform, shape, style: NONE, ..Default::default() }, bounds)
     }
 }
 
@@ -368,41 +215,20 @@ impl PaintScene for Recorder {
         _backdrop_filter: Option<Arc<Filter>>,
     ) {
         let blend = blend.into();
-        let (transform_kind, transform) = self.transform(transform);
-        let (shape_kind, shape, _) = self.shape(clip);
-        let style = match filter.as_ref().and_then(|filter| serde_json::to_string(&**filter).ok()) {
-            Some(json) => {
-                let span = self.tables.text(&json);
-                self.tables.filters.push(span);
-                self.tables.filters.len() as u32 - 1
-            }
-            None => NONE,
-        };
-        let command = Command {
-            kind: COMMAND_LAYER,
-            flags: Command::flags_of(fill == Fill::EvenOdd, transform_kind, shape_kind),
-            mix: blend.mix as u8,
-            compose: blend.compose as u8,
-            paint: alpha.to_bits(),
-            transform,
-            shape,
-            style,
-            ..Default::default()
-        };
-        self.open_layer(command, style != NONE);
+        let (mut command, _) = self.command(COMMAND_LAYER, fill, transform, clip);
+        (command.mix, command.compose) = (blend.mix as u8, blend.compose as u8);
+        command.paint = alpha.to_bits();
+        let json = filter.and_then(|filter| serde_json::to_string(&*filter).ok());
+        if let Some(json) = &json {
+            let span = self.tables.text(json);
+            command.style = self.tables.filters.len() as u32;
+            self.tables.filters.push(span);
+        }
+        self.open_layer(command, json.is_some());
     }
 
     fn push_clip_layer(&mut self, fill: Fill, transform: Affine, clip: &impl Shape) {
-        let (transform_kind, transform) = self.transform(transform);
-        let (shape_kind, shape, _) = self.shape(clip);
-        let command = Command {
-            kind: COMMAND_CLIP,
-            flags: Command::flags_of(fill == Fill::EvenOdd, transform_kind, shape_kind),
-            transform,
-            shape,
-            style: NONE,
-            ..Default::default()
-        };
+        let (command, _) = self.command(COMMAND_CLIP, fill, transform, clip);
         self.open_layer(command, false);
     }
 
@@ -426,19 +252,11 @@ impl PaintScene for Recorder {
         shape: &impl Shape,
     ) {
         let paint = self.paint(brush.into(), brush_transform);
-        let (transform_kind, coded) = self.transform(transform);
-        let (shape_kind, shape, bounds) = self.shape(shape);
+        let (command, bounds) = self.command(COMMAND_STROKE, Fill::NonZero, transform, shape);
         let reach = style.width * style.miter_limit.max(1.5);
         let bounds = transform.transform_rect_bbox(bounds.inflate(reach, reach));
-        let command = Command {
-            kind: COMMAND_STROKE,
-            flags: Command::flags_of(false, transform_kind, shape_kind),
-            paint,
-            transform: coded,
-            shape,
-            style: self.stroke_style(style),
-            ..Default::default()
-        };
+        let style = encode::stroke_style(&mut self.tables, style);
+        let command = Command { paint, style, ..command };
         self.push(command, Extent::of(bounds));
     }
 
@@ -451,17 +269,8 @@ impl PaintScene for Recorder {
         shape: &impl Shape,
     ) {
         let paint = self.paint(brush.into(), brush_transform);
-        let (transform_kind, coded) = self.transform(transform);
-        let (shape_kind, shape, bounds) = self.shape(shape);
-        let command = Command {
-            kind: COMMAND_FILL,
-            flags: Command::flags_of(style == Fill::EvenOdd, transform_kind, shape_kind),
-            paint,
-            transform: coded,
-            shape,
-            style: NONE,
-            ..Default::default()
-        };
+        let (command, bounds) = self.command(COMMAND_FILL, style, transform, shape);
+        let command = Command { paint, ..command };
         self.push(command, Extent::of(transform.transform_rect_bbox(bounds)));
     }
 
@@ -482,7 +291,7 @@ impl PaintScene for Recorder {
         let paint = self.paint(brush.into(), None);
         let (flags, stroke) = match style.into() {
             StyleRef::Fill(fill) => (if fill == Fill::EvenOdd { RUN_EVEN_ODD } else { 0 }, NONE),
-            StyleRef::Stroke(stroke) => (0, self.stroke_style(stroke)),
+            StyleRef::Stroke(stroke) => (0, encode::stroke_style(&mut self.tables, stroke)),
         };
         let run = Run {
             font: self.tables.shared.font(font),
@@ -506,7 +315,7 @@ impl PaintScene for Recorder {
         let (piece, origins) = self.tables.pieces.add(run, glyphs);
         let reach = f64::from(font_size) * GLYPH_REACH_EMS;
         let bounds = transform.transform_rect_bbox(origins.inflate(reach, reach));
-        let (transform_kind, coded) = self.transform(transform);
+        let (transform_kind, coded) = encode::transform(&mut self.tables, transform);
         let command = Command {
             kind: COMMAND_GLYPHS,
             flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
@@ -530,7 +339,7 @@ impl PaintScene for Recorder {
         let paint = self.paint(Paint::Solid(brush), None);
         let reach = std_dev * SHADOW_REACH;
         let bounds = transform.transform_rect_bbox(rect.abs().inflate(reach, reach));
-        let (transform_kind, coded) = self.transform(transform);
+        let (transform_kind, coded) = encode::transform(&mut self.tables, transform);
         let command = Command {
             kind: COMMAND_SHADOW,
             flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
