@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
     "copy", "buffer", "is", "cache", "byte", "with", "reader", "on", "writer", "for", "disk",
     "socket", "by",
 ];
-/// Offset of the only data in a sparse file.
+/// Offset of the only data in a sparse file. In a quick run, the middle of the file.
 const SPARSE_DATA_AT: u64 = MIB;
 const SPARSE_DATA_BYTES: usize = 4096;
 /// Divisor of the sizes in quick runs. No file is smaller than a page.
@@ -31,9 +31,9 @@ pub enum Kind {
     Log,
     /// Incompressible data, like pictures and archives.
     Random,
-    /// Pages whose second half is zero, like those of databases.
+    /// Pages of 8 KiB whose second half is zero, like those of databases.
     Records,
-    /// Four kilobytes of data in a hole.
+    /// Four kilobytes of data between holes.
     Sparse,
 }
 
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// Appends about 8 KiB of this kind.
+/// Appends 5 to 8 KiB of this kind.
 fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
     match kind {
         Kind::Random => {

@@ -11,7 +11,7 @@
 mod documents;
 #[path = "libraries/programs.rs"]
 mod programs;
-#[allow(dead_code, reason = "programs of tests/c are none of this test's")]
+#[allow(dead_code, reason = "this test runs no program of tests/c")]
 #[path = "library/staged.rs"]
 mod staged;
 
@@ -36,7 +36,8 @@ fn seed() -> u64 {
     seed
 }
 
-/// Builds documents of all sizes with an example; new processes walk, change and free them.
+/// Builds documents of all sizes with an example. New processes walk them and answer `question`, a
+/// query for its program, then change and free them.
 fn keeps_its_tree(example: &str, question: &str) {
     let programs = Programs::build(&[&format!("{example}/")]);
     let Some(program) = programs.get(example) else { return };
@@ -44,7 +45,7 @@ fn keeps_its_tree(example: &str, question: &str) {
     for things in SIZES {
         let text = document(&program.format, seed, things);
         let places = program.walks_like_a_fresh_parse(&text, question, WALKS);
-        moved_about(&places);
+        assert_addresses_vary(&places);
     }
     let tree = program.build(&document(&program.format, seed, SIZES[1]));
     let before = tree.run("walk").answer();
@@ -58,10 +59,10 @@ fn keeps_its_tree(example: &str, question: &str) {
 }
 
 /// Asserts that programs ran at different addresses if the system randomises them.
-fn moved_about(places: &BTreeSet<String>) {
+fn assert_addresses_vary(places: &BTreeSet<String>) {
     let randomised = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space");
     match randomised.as_deref().map(str::trim) {
-        Ok("2") => assert!(places.len() > 1, "no program was moved: {places:?}"),
+        Ok("2") => assert!(places.len() > 1, "all programs ran at the same address: {places:?}"),
         other => eprintln!("SKIPPED: address space randomisation is {other:?} here"),
     }
 }
@@ -121,7 +122,7 @@ fn documents_that_others_wrote_are_walked_like_a_fresh_parse() {
     }
 }
 
-/// One row of a table: the cells between the bars.
+/// Returns the cells of a table's row.
 fn cells(line: &str) -> Vec<&str> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect()
 }

@@ -12,16 +12,16 @@ use crate::memory;
 pub const SOURCE_MIB: u64 = 1024;
 /// Size of the first read. Later reads double the buffer.
 const FIRST_BYTES: usize = 64 * 1024;
-/// One part in this many of the available memory is left for other processes.
+/// Divisor of the available memory: a tenth is left for other processes.
 const LEFT_SHARE: u64 = 10;
 
 /// Reads a source to its end.
 ///
-/// `check` gets the first bytes, and can refuse the source before the rest is read: a device may
-/// have no end.
+/// `check` gets the first bytes, and true if there are no more. It can refuse the source before the
+/// rest is read: a device may have no end.
 ///
 /// # Errors
-/// `TooLong` beyond `bytes_max`; `Source` if reading fails or memory is missing; errors of `check`.
+/// `TooLong` beyond `bytes_max`; `Source` if reading fails or memory runs out; errors of `check`.
 pub fn read_all(
     path: &Path,
     source: &mut dyn Read,

@@ -1,10 +1,11 @@
 //! Use of huge pages where they are cheap.
 //!
-//! A huge page saves 511 faults. It costs more than it saves if none is free, because the fault
-//! waits for compaction, and if a virtual machine has returned free memory to its host (reading 512
-//! MB: 1,275 ms of processor time instead of 260; 544 instead of 381). So a load asks for at most
-//! the free huge pages, and for none under memory pressure. A load that fills its memory itself
-//! also compares the cost of huge and small pages, and stops asking when huge pages lose.
+//! A huge page saves 511 faults. It costs more than it saves in two cases. If no huge page is free,
+//! the fault waits for compaction: reading 512 MB takes 1,275 ms of processor time instead of 260.
+//! If a virtual machine has returned free memory to its host, it takes 544 ms instead of 381. So a
+//! load asks for at most the free huge pages, and for none under memory pressure. A load that fills
+//! its memory itself also measures the cost of huge and small pages. It stops asking for huge pages
+//! when they cost more.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,14 +19,14 @@ use crate::sys::advice::{SafeAdvice, advise};
 
 /// Share of time waiting for memory above which memory is under pressure.
 const PRESSURE_MAX: f64 = 0.05;
-/// One in this many free huge pages is left to others.
+/// Divisor of the free huge pages: a quarter of them is left to other programs.
 const LEFT_SHARE: u64 = 4;
 /// Minimum bytes of small pages for a cost sample.
 const SAMPLE_BYTES_MIN: usize = 256 << 10;
-/// Processor time that huge pages may lose before a load stops asking, and maximum credit from
-/// earlier gains.
+/// Extra processor time of huge pages after which a load stops asking for them. Earlier gains
+/// offset at most the same amount.
 const LOSS_NS_MAX: i64 = 1_000_000;
-/// Time after a loss during which loads of this process do not ask.
+/// Time after a loss during which no load of this process asks for huge pages.
 const AFTER_LOSS: Duration = Duration::from_secs(10);
 
 /// Time of the last loss, in milliseconds since the first query; 0 if none.
@@ -44,8 +45,8 @@ pub struct HugePages {
 }
 
 impl HugePages {
-    /// Determines the budget for a load of `bytes`. Costs three small reads of `/proc` and `/sys`,
-    /// or none for less than a huge page.
+    /// Determines the budget for a load of `bytes`. Costs three small reads of `/proc` and `/sys`.
+    /// Reads nothing for less than a huge page, or shortly after a loss.
     pub fn query(bytes: usize) -> HugePages {
         let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
         let allowed = match wanted {
@@ -65,7 +66,8 @@ impl HugePages {
     }
 
     /// Fills a range of memory by calling `fill` in this thread. Uses a huge page if the range is
-    /// exactly one, `is_untouched` returns true, and huge pages are cheap.
+    /// exactly one, `is_untouched` returns true, and the budget permits. The first range gets small
+    /// pages, to measure their cost.
     pub fn fill<T>(
         &self,
         address: usize,
@@ -196,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn losing_a_millisecond_ends_the_budget() {
+    fn losing_more_than_a_millisecond_ends_the_budget() {
         let pages = HugePages::of(100);
         pages.note_small(100_000, HUGE_PAGE_BYTES / 4);
         let left = || pages.left.load(Ordering::Relaxed);
         for ns in [100_000, 100_000, 100_000, 2_300_000] {
             pages.note_huge(ns);
         }
-        assert_eq!(left(), 100, "a gain of 1 ms offsets part of the loss of 1.9 ms");
+        assert_eq!(left(), 100, "a gain of 0.9 ms offsets part of the loss of 1.9 ms");
         pages.note_huge(600_000);
         assert_eq!(left(), 0);
     }

@@ -154,7 +154,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Errors of [`load`](Loader::load) before it reads.
+    /// Same errors as [`load`](Loader::load) up to the choice of a method.
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
         let part = Part::new(self.range_in(&source)?, source.block_bytes());
@@ -220,14 +220,14 @@ impl Loader {
         let range = self.range_in(source)?;
         let options = &self.options;
         let pages = Part::new(range.clone(), page_bytes() as u64);
-        let is_free = matches!(self.recording_mode, RecordingMode::Nothing);
+        let has_no_recording = matches!(self.recording_mode, RecordingMode::Nothing);
         let is_brief = pages.bytes() < BRIEF_BYTES_MAX && options.cache != Cache::Drop;
-        if is_free && is_brief && options.method.is_none() {
+        if has_no_recording && is_brief && options.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
-        // Otherwise, a sample cannot decide the method.
+        // Samples can only show that mapping is best, so they are of no use if it is not allowed.
         let may_map = options.may_map || source.is_unchangeable;
-        if is_free
+        if has_no_recording
             && may_map
             && let Some(facts) = facts::of_cache_by_samples(source, &pages)
             && maps_anyway(&facts, options)
@@ -235,7 +235,7 @@ impl Loader {
             return Ok((pages, facts));
         }
         let facts = facts::of_cache(source, &pages);
-        if is_free && maps_anyway(&facts, options) {
+        if has_no_recording && maps_anyway(&facts, options) {
             return Ok((pages, facts));
         }
         let facts = facts::of_machine(facts, source, share.memory());

@@ -31,7 +31,7 @@ pub struct MappedPart {
 }
 
 /// Warms mapped parts of a file, so later accesses wait for no disk and take no fault unless memory
-/// is reclaimed. Reads missing pages into the page cache, many pieces of 2 MiB at a time, and maps
+/// is reclaimed. Reads missing pages into the page cache, several pieces of 2 MiB ahead, and maps
 /// the pages with several threads. Changes no contents. Parts that are not mapped are only read
 /// into the cache.
 ///
@@ -105,7 +105,7 @@ impl Warming<'_> {
         }
     }
 
-    /// Requests reading of all pieces up to `to` that are not cached.
+    /// Starts reading the pieces before number `to` that are not cached.
     fn read_ahead(&self, to: usize) {
         while self.advised.load(Ordering::Relaxed) < to {
             let number = self.advised.fetch_add(1, Ordering::Relaxed);
@@ -126,8 +126,9 @@ impl Warming<'_> {
         let bytes = piece.bytes.next_multiple_of(page_bytes());
         match advise(piece.address, bytes, SafeAdvice::PopulateRead) {
             Ok(()) => Ok(()),
-            // This thread's protection key forbids it, nothing is mapped, the kernel is older than
-            // 5.14, or the file is unreadable. Reading the file finds out.
+            // This thread's protection key forbids the access, nothing is mapped, the kernel is
+            // older than 5.14, or the file is unreadable. Only the last is an error, so read the
+            // file.
             Err(_) => self.read(piece),
         }
     }

@@ -4,7 +4,7 @@
 //! did not answer last time would slow down every visit. After such a visit a separate process of
 //! the engine's program requests the resources that are missing or could not be checked. If any of
 //! them has arrived or changed, the process lays the page out again and stores it for the next
-//! visit. Unsuccessful attempts become less frequent. An object next to the page counts them.
+//! visit. Attempts become less frequent with each failure. An object next to the page counts them.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::protocol::Retry;
 use crate::target::Target;
 use crate::visit::{VisitOptions, visit};
 
-/// Time limit of all requests together.
+/// Time limit of checking the page's resources, for all requests together.
 const REVALIDATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit of one attempt, including layout.

@@ -1,5 +1,5 @@
-//! Runs new processes and measures time, from just before their start until their end is known, and
-//! cost.
+//! Runs new processes, and measures their cost and time. The time begins just before the start and
+//! ends when the runner sees the end.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

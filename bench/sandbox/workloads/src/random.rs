@@ -1,6 +1,6 @@
 //! Random numbers without floating point, the same in every run and on every machine.
 
-/// xorshift64*.
+/// Generator of random numbers (xorshift64*).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -18,7 +18,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Returns a number below `limit`, which is not 0.
+    /// Returns a number below `limit`. The limit must not be 0.
     pub fn number_below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }

@@ -109,12 +109,13 @@ pub(super) fn set_thread_rights(rights: Rights) {
     }
 }
 
-/// Returns true if the kernel can give out a key. The key is freed at once.
+/// Returns true if a key was taken already, or if the kernel has one left. In the second case,
+/// takes a key and frees it at once.
 pub(super) fn key_is_available() -> bool {
     if !lock().is_empty() {
         return true;
     }
-    // `PKEY_DISABLE_ACCESS`: no thread gains a right to the key.
+    // The last argument is `PKEY_DISABLE_ACCESS`: this thread gains no right to the key.
     // SAFETY: neither call takes a pointer, and nothing is mapped under the freed key.
     unsafe {
         let number = libc::syscall(libc::SYS_pkey_alloc, 0 as libc::c_ulong, 1 as libc::c_ulong);

@@ -12,8 +12,8 @@ pub fn test(promises: &[Promise], name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the names that contain the first word among the arguments, or all names if there is no
-/// word.
+/// Returns the names that contain the first argument without a leading `-`, or all names if there
+/// is none.
 pub fn wanted<'a>(promises: &'a [Promise], words: &[&str]) -> Vec<&'a str> {
     let word = words.iter().find(|word| !word.starts_with('-')).copied().unwrap_or_default();
     promises.iter().map(|(name, _)| *name).filter(|name| name.contains(word)).collect()

@@ -1,4 +1,4 @@
-//! Rights of threads: queried from the kernel, and tried.
+//! Rights of threads to the objects of classes, checked by system calls and by real accesses.
 
 use evermap::{Access, ActiveProtection, Protection};
 use evermap_compartment::Error;
@@ -179,7 +179,7 @@ pub fn shared_keys() {
     let sessions: Vec<_> = (0..30)
         .map(|number| {
             let mut session = object(&store, &format!("object {number}"));
-            // One set of rights in two notations.
+            // The same set of rights, written in two ways. The last entry of a class counts.
             let rights = match number % 2 {
                 0 => vec![(a, Access::Write), (b, Access::Read)],
                 _ => vec![(b, Access::Read), (a, Access::Read), (a, Access::Write)],

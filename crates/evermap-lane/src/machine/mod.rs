@@ -1,8 +1,8 @@
-//! Description of this machine for lanes: cores, control groups and interrupts; and checks of what
-//! a lane can use here, with the cause where it cannot.
+//! Describes this machine for lanes: its cores, control groups and interrupts. Checks which of them
+//! a lane can use, and gives the cause if it cannot.
 //!
-//! This module changes nothing: effects of a `check` end with the thread that tried it. All data is
-//! read below [`Roots`], and any of it may be missing.
+//! This module leaves the machine unchanged: `check` tries settings in a thread, and they end with
+//! that thread. All files are read below [`Roots`], and any of them may be missing.
 
 mod bound;
 mod check;

@@ -1,4 +1,4 @@
-//! Kernel threads: liveness checks, futex waits and signal masks.
+//! Threads of this process: loading threads, liveness checks, futex waits and signal masks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +18,7 @@ pub(crate) fn mark_as_loading() {
 /// Returns true if this thread loads on-demand images. A library that replaces functions of the C
 /// library needs this, because a loading thread must not wait for a load.
 pub fn is_loading_thread() -> bool {
+    // A thread whose thread-local storage is gone is ending. It must not wait either.
     LOADS.try_with(Cell::get).unwrap_or(true)
 }
 
@@ -52,8 +53,9 @@ pub(crate) fn count_up(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// Runs `start`, which starts a thread, so that the new thread has all signals blocked. A signal
-/// handler of the program that ran in it could wait for memory that this thread must fill.
+/// Runs `start`, which starts a thread, so that the new thread has all signals blocked. Otherwise a
+/// signal handler of the program could run in the new thread and wait for memory that only that
+/// thread fills.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain memory, filled before they are read, and the mask is this
     // thread's.

@@ -8,8 +8,8 @@ use std::fs;
 pub struct HugePageSupply {
     /// Free bytes in blocks of at least one huge page, shared by all processes.
     pub free_bytes: u64,
-    /// True if, without such a block, a fault in memory advised to be huge waits until the kernel
-    /// has compacted or reclaimed pages.
+    /// True if a huge-page fault waits for the kernel to compact or reclaim memory when no such
+    /// block is free. Applies to memory with `MADV_HUGEPAGE`.
     pub faults_wait: bool,
     /// Share of the last ten seconds in which some process waited for memory, 0 to 1. 0 if the
     /// kernel does not report it.

@@ -75,7 +75,7 @@ mod tests {
         fs::write(&file, "warm 1 2\nwarm x\n\u{0}\nwarm 1 2 splice fast\n").unwrap();
         let rate_cache = RateCache::at(file);
         assert_eq!(rate_cache.fastest(1, 2), None);
-        // Fresh enough to be read, but still malformed.
+        // `replace` adds the day, so that the line counts as recent. It is still malformed.
         rate_cache.lines.replace("warm 1 2 splice ", ["warm 1 2 splice fast".to_string()]);
         assert_eq!(rate_cache.fastest(1, 2), None);
     }

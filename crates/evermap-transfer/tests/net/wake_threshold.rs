@@ -1,5 +1,6 @@
-//! Receivers with a wake threshold, and slow senders: single bytes, the last byte, and bytes that a
-//! reader waits for must all be delivered.
+//! Receivers with a wake threshold (`SO_RCVLOWAT`), which sleep until many bytes have arrived. From
+//! a slow sender they must still deliver single bytes, the last byte, and bytes that a reader waits
+//! for.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ const WAKE_BYTES: usize = 128 << 10;
 
 const DELAY: Duration = Duration::from_millis(2);
 
-/// Long enough for a receiver that wakes, short enough for a failing test.
+/// Time after which a receiver that no longer wakes fails the test.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Sends the file in two pieces, the second of `last` bytes, with pauses.

@@ -2,9 +2,9 @@
 //!
 //! The engine's SVG parser opens any file that an image in an SVG names, no matter who sent the
 //! SVG, and blocks on pipes. So every SVG is parsed and written again before the engine reads it.
-//! In the result an `href` refers to a part of the same SVG or to a `data:` address, and there is
-//! no DTD. Pictures from other addresses inside SVG are therefore not shown. Browsers do not show
-//! them either when the SVG is used as an image.
+//! In the result, every `href` except a link's refers to a part of the same SVG or to a `data:`
+//! address, and there is no DTD. Pictures from other addresses inside SVG are therefore not shown.
+//! Browsers do not show them either when the SVG is used as an image.
 
 use std::fmt::Write;
 
@@ -13,7 +13,8 @@ use evermap_dom::{NodeKind, NodeRef, xml};
 
 const SVG: &str = "http://www.w3.org/2000/svg";
 
-/// Returns true unless the attribute refers to something outside the SVG.
+/// Returns false for an `href` of an SVG element that refers to something outside the SVG. Links
+/// are kept, because they load nothing by themselves.
 pub(crate) fn is_safe_attribute(
     namespace: Option<&str>,
     element: &str,
@@ -28,8 +29,8 @@ pub(crate) fn is_safe_attribute(
         || value.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
 }
 
-/// Returns the form of a resource that is safe for the engine, which tries to parse everything that
-/// is not a known picture as SVG.
+/// Returns a resource in a form that is safe for the engine. The engine parses as SVG whatever is
+/// not a picture of a known format, so the check looks at the bytes.
 pub(crate) fn sanitized(bytes: Bytes, is_style_sheet: bool) -> Bytes {
     let start = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&bytes).trim_ascii_start();
     let compressed = bytes.starts_with(&[0x1f, 0x8b]);
@@ -42,7 +43,8 @@ pub(crate) fn sanitized(bytes: Bytes, is_style_sheet: bool) -> Bytes {
         return [b"/**/", &bytes[..]].concat().into();
     }
     match compressed {
-        // Doubly compressed content. Browsers and servers do not use it.
+        // The fetch has decompressed the transfer, so the content itself is compressed. Browsers do
+        // not show such SVG either.
         true => Bytes::new(),
         false => rewritten(&bytes).map_or_else(Bytes::new, Bytes::from),
     }

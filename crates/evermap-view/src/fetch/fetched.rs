@@ -11,13 +11,13 @@ use super::stamp::Stamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FetchSource {
-    /// A server sent them.
+    /// The response of a server.
     Network,
     /// The HTTP cache: fresh, or confirmed by the server.
     Cache,
     /// A file.
     File,
-    /// The address itself.
+    /// The address itself, a `data:` URL.
     Data,
 }
 
@@ -35,8 +35,8 @@ pub struct Fetched {
     pub stamp: Stamp,
     /// Source of the bytes.
     pub from: FetchSource,
-    /// Status of the server's response. Not 2xx only for a page whose error response has a body to
-    /// show.
+    /// Status of the server's response. It is outside 2xx only for a page whose error response has
+    /// a body to show.
     pub status: Option<u16>,
     /// True if the server forbids storing anything of this response (`Cache-Control: no-store`).
     pub no_store: bool,

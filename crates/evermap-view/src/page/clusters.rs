@@ -1,5 +1,5 @@
-//! Encodes clusters: pieces of text that a highlight can't split, usually one character. Each takes
-//! two bytes.
+//! Encodes clusters: pieces of text that a highlight can't split, usually one character. A cluster
+//! takes one record of two bytes, or several if it is long or wide.
 //!
 //! | bits | |
 //! |---|---|
@@ -8,13 +8,13 @@
 //! | 15 | continued: the next record belongs to the same cluster, and both add up |
 //!
 //! Rounding errors do not accumulate: no edge of a cluster is more than 1/32 pixel from its exact
-//! position.
+//! position, unless an advance is negative.
 
 const ADVANCE_MAX: u32 = (1 << 12) - 1;
 const BYTES_SHIFT: u32 = 12;
 const BYTES_MAX: u32 = 7;
 const CONTINUED: u16 = 1 << 15;
-/// Fractions of a pixel in which advances are stored.
+/// Number of units per pixel in stored advances.
 const PARTS: f64 = 16.0;
 
 /// A cluster of a line.
@@ -29,8 +29,9 @@ pub(crate) struct Cluster {
 /// Encodes the clusters of a line.
 #[derive(Default)]
 pub(crate) struct ClusterWriter {
-    /// Exact position in the line, in pixels, and the encoded position, in fractions of a pixel.
+    /// Exact position in the line, in pixels.
     edge: f64,
+    /// Sum of the stored advances, in 1/16 pixel.
     written: u64,
 }
 
@@ -40,7 +41,7 @@ impl ClusterWriter {
         if advance.is_finite() {
             self.edge += f64::from(advance);
         }
-        // Rounds to the nearest fraction. A position left of the line's start becomes 0.
+        // Rounds to the nearest 1/16 pixel. A position left of the line's start becomes 0.
         let edge = (self.edge * PARTS + 0.5) as u64;
         // An advance can't be negative. Later clusters make up for the difference.
         let mut advance = edge.saturating_sub(self.written).min(u64::from(u32::MAX)) as u32;
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn negative_and_nan_advances_are_compensated() {
         let decoded = round_trip(&[(10.0, 1), (-4.0, 1), (f32::NAN, 1), (6.0, 1)]);
-        let edges: Vec<f64> = decoded.iter().map(|cluster| cluster.advance).collect();
-        assert_eq!(edges, [10.0, 0.0, 0.0, 2.0]);
+        let advances: Vec<f64> = decoded.iter().map(|cluster| cluster.advance).collect();
+        assert_eq!(advances, [10.0, 0.0, 0.0, 2.0]);
     }
 }

@@ -42,8 +42,9 @@ struct PanelContent {
     size: (u32, u32),
     scale: f64,
     has_font: bool,
+    /// Button under the pointer, and true if it is pressed.
     lit: Option<(Button, bool)>,
-    /// Buttons, and whether they are enabled.
+    /// Buttons, each with true if it is enabled.
     enabled: Vec<(Button, bool)>,
     loading: bool,
     field: Option<FieldContent>,
@@ -61,7 +62,7 @@ struct FieldContent {
     cursor: Option<(f32, (f32, f32))>,
 }
 
-/// Formats a duration with a precision suitable for people.
+/// Formats a duration in milliseconds, with one decimal below 10 ms.
 fn milliseconds(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1e3;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
@@ -284,7 +285,7 @@ fn find_content(state: &State) -> FieldContent {
     FieldContent { text: state.find.field.text().to_string(), start, cursor: None }
 }
 
-/// Returns the focused field.
+/// Returns the content of the focused field, with its cursor and selection.
 fn edited_content(state: &State) -> FieldContent {
     let field = if state.focus == Focus::Find { &state.find.field } else { &state.address };
     let text_type = state.type_of(1.0);

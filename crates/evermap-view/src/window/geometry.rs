@@ -52,7 +52,7 @@ pub(crate) enum Button {
     FindClose,
 }
 
-/// Sizes of parts, in CSS pixels.
+// Sizes of parts, in CSS pixels.
 const TOOLBAR: f64 = 40.0;
 const STATUS: f64 = 24.0;
 const SCROLL_BAR: f64 = 14.0;
@@ -160,7 +160,8 @@ impl Geometry {
         Rectangle::new(0, self.page.bottom() - height, self.page.width, height)
     }
 
-    /// Returns the offset and length of the thumb in a bar that is `track` pixels long.
+    /// Returns the offset and length of the thumb in a bar that is `track` pixels long. The page is
+    /// `all` pixels long, and `seen` of them are visible from position `at`.
     pub(crate) fn thumb(&self, track: u32, seen: u32, all: u32, at: u32) -> (u32, u32) {
         if all <= seen || seen == 0 {
             return (0, track);

@@ -1,9 +1,9 @@
 //! One writer's commits to one object: the commit itself, and rollback.
 //!
-//! An [`Engine`] joins three states, each private to its file: the last commit (`committed`), the
-//! private pages that the program stores to (`pages`), and the log (`logging`). `apply` brings
-//! commits into the file and closes the log. A failed flush poisons the engine: it must never
-//! commit again, because the kernel may have dropped the unwritten pages.
+//! An [`Engine`] joins three states, each owned by a module: the last commit (`committed`), the
+//! private pages that the program stores to (`pages`), and the log (`logging`). The module `apply`
+//! writes commits to the object file and closes the log. A failed flush poisons the engine: it must
+//! never commit again, because the kernel may have dropped the unwritten pages.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -80,7 +80,7 @@ impl Engine {
         self.committed.object()
     }
 
-    /// Number of starts and ends of applies.
+    /// Counter that each apply increments before and after it writes to the file: odd in between.
     pub(crate) fn applies(&self) -> &Arc<AtomicU64> {
         self.committed.applies()
     }
@@ -112,7 +112,7 @@ impl Engine {
     /// # Errors
     /// `DiskFull`, `LogFull` and other errors before the commit point: nothing happened, and the
     /// changes remain. `DurabilityUnknown` at the commit point: the session is over, and reopening
-    /// decides.
+    /// the object shows whether it has the commit.
     pub(crate) fn commit(
         &mut self,
         growth: Growth,
@@ -201,12 +201,13 @@ impl Engine {
         Ok(true)
     }
 
-    /// Adds entries for pages whose contents are unspecified from now on. Returns true if one of
-    /// them was not recorded as such.
+    /// Adds entries for pages whose contents are unspecified from now on. Returns true if the
+    /// checksum table of the last commit still has a checksum for one of them.
     fn forget_given_back(&self, growth: &Growth, entries: &mut Vec<(u64, u32)>) -> Result<bool> {
         let mut forgets = false;
         for page in growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages) {
-            // The chunk map may record it as a hole already; then this entry is the only change.
+            // The heap's chunk map may already record the page as a hole. Then the entry is the
+            // only change of this commit.
             forgets = forgets || !self.committed.has_unknown_checksum(page)?;
             entries.push((page, CHECKSUM_UNKNOWN));
         }
@@ -291,10 +292,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Like [`sync`](Engine::sync), but does not check the log's length.
+    /// Like [`sync`](Engine::sync), but never empties the log.
     ///
-    /// Staged commits cannot wait until the log is emptied: that needs an apply, and only logged
-    /// commits can be applied.
+    /// Staged commits are written even to a log that exceeds its limit. Emptying it needs an apply,
+    /// and only logged commits can be applied.
+    ///
+    /// # Errors
+    /// `LogFull` if the log exceeds its limit, readers keep it from being emptied, and the settings
+    /// refuse commits then.
     pub(super) fn log_and_flush(&mut self) -> Result<()> {
         self.check_usable()?;
         self.logging.check_named(self.committed.object())?;
@@ -402,7 +407,7 @@ impl Engine {
         at_fork::refuse_in_child(|| self.object().path().display().to_string())
     }
 
-    /// Fails if no commit is possible any more, or not by this process.
+    /// Fails if an error has ended the session, and in a forked child.
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.check_process()?;
         self.logging.check_usable(&**self.object())

@@ -3,8 +3,8 @@
 //!
 //! `prepare` sets random mails aside, trains on the rest, and stores the model: how often each word
 //! occurs in each category. `run` loads the model and classifies the mails. Variants of the model:
-//! `compact`, a custom format whose words are used in the read buffer; `postcard`, a widely used
-//! serialiser; and `heap`. All variants read the mails from a file.
+//! `compact`, a custom format whose words are used in place, in the read buffer; `postcard`, a
+//! widely used serialiser; and `heap`. All variants read the mails from a file.
 
 mod compact;
 mod corpus;
@@ -28,7 +28,7 @@ use train::Trained;
 
 /// Folder of the generated posts, with a subfolder for each category.
 pub const POSTS: &str = "posts";
-/// Mails to classify.
+/// File of the mails to classify.
 pub const MAILS: &str = "mails";
 /// Shorter words are ignored.
 const WORD_BYTES_MIN: usize = 3;
@@ -222,12 +222,12 @@ fn next_mail(mails: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     Some((category.parse().ok()?, mail, after))
 }
 
-/// Model with values that are the same for all mails.
+/// Model, and the logarithms that do not depend on the mail.
 struct Classifier<'a, M> {
     model: &'a M,
     /// Logarithms of the categories' shares of posts.
     priors: Vec<f64>,
-    /// Logarithms of the divisors of counts.
+    /// Logarithms of the divisors of each category's counts: its total words plus the vocabulary.
     divisors: Vec<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! Files like those in a browser's cache: 3,001 files, most of them small, with most bytes in a few
 //! large ones.
 //!
-//! The shares of kinds and sizes are chosen by hand and follow the order in statistics of the web:
+//! The shares of kinds and sizes are chosen by hand. Their order is that of statistics of the web:
 //! images are the most frequent, then scripts and styles; half of the files are smaller than about
 //! 20 KB; a few films take a sixth of the space. Compressed files stay as they are, so that
 //! compression saves about a third of all bytes.
@@ -154,7 +154,7 @@ fn draw(random: &mut Random) -> (&'static Resource, u64) {
     (resource, size(resource.sizes, random.number_below(1000)))
 }
 
-/// Interpolates the size below which this many of a thousand files are.
+/// Interpolates the size of a file that is larger than `smaller` of a thousand files.
 fn size(sizes: &[(u64, u64)], smaller: u64) -> u64 {
     let above = sizes.partition_point(|(share, _)| *share <= smaller).clamp(1, sizes.len() - 1);
     let ((low, smallest), (high, largest)) = (sizes[above - 1], sizes[above]);

@@ -91,13 +91,14 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
             places[here].put(b'\n');
             here + 1
         })?;
+        // A full line has `LINE_LETTERS` letters and a line end. Anything shorter is the last line.
         if written <= LINE_LETTERS {
             return Ok(());
         }
     }
 }
 
-/// Complements of the IUB codes, in upper case; other bytes stay.
+/// Complements of the IUB codes, in upper case. Other bytes map to themselves.
 static COMPLEMENT: [u8; 256] = {
     let (codes, complements) = (b"ACGTUMRWSYKVHDBN", b"TGCAAKYWSRMBDHVN");
     let mut table = [0; 256];

@@ -1,7 +1,8 @@
 //! spell-check: loads a dictionary into a hash table, and finds the words of a text that are not in
 //! it.
 //!
-//! The words of the file variant's table are slices of the read buffer: none is allocated.
+//! The file variant allocates no word: its table holds short words by value, and longer ones as
+//! slices of the read buffer.
 
 mod heap;
 
@@ -96,7 +97,7 @@ pub fn lines(dictionary: &[u8]) -> impl Iterator<Item = &[u8]> {
     dictionary.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
-/// Returns the number of words in a dictionary.
+/// Returns the number of lines in a dictionary, as a capacity for its words.
 pub fn count_lines(dictionary: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', dictionary).count()
 }

@@ -1,10 +1,10 @@
 //! Measures the time of one copy of a file's bytes on this machine, in each round.
 //!
-//! The time depends on the processor's caches. Between the pages of two files neither side is
-//! cached; with a buffer of 128 KiB one side is in the second-level cache, and with one of 8 KiB in
-//! the first. So there are three units, from programs with a known number of copies: `map-write`
-//! copies once, from page to page; `dd` copies twice, into its buffer and out of it. The choice of
-//! the unit follows from how a method works, and implies nothing about how often it copies.
+//! The time depends on the processor's caches. A copy between the pages of two files has neither
+//! side in a cache. A buffer of 128 KiB is in the second-level cache, and one of 8 KiB in the
+//! first. So there are three units, measured with programs whose number of copies is known:
+//! `map-write` copies once, from page to page; `dd` copies twice, into its buffer and out of it.
+//! The unit for a method depends on the method's buffer, not on its number of copies.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,11 +18,11 @@ use crate::subjects::Subject;
 
 /// Copies of each byte by a program with a buffer.
 pub const COPIES_BY_BUFFER: f64 = 2.0;
-/// Subjects that move bytes through a buffer of some hundred kilobytes.
+/// Subjects that move bytes through a buffer of about 100 KiB to 1 MiB.
 const BUFFERED: [&str; 6] =
     ["read-write", "dd bs=128K", "dd bs=1M", "cp --reflink=never", "pv", "rsync -W"];
-/// Subjects with a buffer of a few kilobytes. All others copy from page to page, if at all. (A
-/// ring's buffers are megabytes.)
+/// Subjects with a buffer of a few kilobytes. All subjects in neither list count as page to page:
+/// they have no buffer, or buffers of megabytes, like a ring.
 const BARELY_BUFFERED: [&str; 1] = ["socat"];
 
 /// The time of one copy, in nanoseconds.
@@ -70,7 +70,7 @@ impl OneCopy {
         })())
     }
 
-    /// Returns the unit that fits a subject, or the engines that it used.
+    /// Returns the unit that fits the engines that a subject used, or its name if they are unknown.
     pub fn ns(&self, subject: &Subject, engines: Option<&str>) -> f64 {
         let name = engines.unwrap_or(&subject.name);
         let is_any_of = |names: &[&str]| name.split(" + ").any(|part| names.contains(&part));

@@ -1,4 +1,4 @@
-//! `evermap bench load`: compares all methods to load a file with the method that the policy picks.
+//! `evermap bench load`: compares the policy's choice with every method of loading a file.
 //!
 //! Each load runs in a new process of this command, because a load changes the memory of its
 //! process. All processes touch the same pages in the same order, and must read the same bytes.
@@ -18,7 +18,7 @@ use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Name of the policy's choice among the methods.
+/// Name under which the policy's choice is listed beside the methods.
 const AUTOMATIC: &str = "automatic";
 
 /// Load a file by each method in turn, and compare the times
@@ -112,7 +112,7 @@ impl Load {
             return self.load_once(name);
         }
         self.export.check()?;
-        // Reports once if the file cannot be loaded at all.
+        // A file that no method can load is reported here, once.
         let (facts, _) = self.loader(AUTOMATIC).probe()?;
         let mut cells: Vec<Cell> = self.names().into_iter().map(Cell::new).collect();
         for round in 0..usize::from(self.rounds) {
@@ -288,7 +288,7 @@ impl Load {
         }
         let policy = cells.iter().find(|cell| cell.name == AUTOMATIC);
         if let Some(run) = policy.and_then(|cell| cell.runs.last()) {
-            let noise = "the row of that method differs only by the noise of the measurement";
+            let noise = "the times in that method's row differ only by measurement noise";
             output.line(&format!("{AUTOMATIC} chose {}; {noise}", run.why))?;
         }
         if let Some(line) = against_best(cells) {
@@ -312,7 +312,7 @@ impl Cell {
         comparison::median(self.runs.iter().map(of))
     }
 
-    /// Returns the times until the finish, if the method could load the file.
+    /// Returns the times of complete loads, if the method could load the file.
     fn times(&self) -> Option<Times> {
         let seconds: Vec<f64> = self.runs.iter().map(|run| run.finish_s).collect();
         Times::of("", &self.name, &seconds).filter(|_| self.refused.is_none())

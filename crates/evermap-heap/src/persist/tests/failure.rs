@@ -1,4 +1,4 @@
-//! Tests in which the object is full, at every allocation in turn.
+//! Tests in which each allocation in turn fails, as in a full object.
 
 use super::{close, failing_at_each_allocation, object};
 use crate::persist::{PBox, PMap, PString, PVec};
@@ -22,7 +22,7 @@ fn page() -> Page {
 }
 
 #[test]
-fn building_a_struct_leaves_nothing_behind() {
+fn a_failed_build_leaves_nothing_behind() {
     let allocations = failing_at_each_allocation(
         || object::<PVec<Page>, _>([page()]),
         |mut pages| {
@@ -54,7 +54,7 @@ fn extending_a_vector_is_all_or_nothing() {
 }
 
 #[test]
-fn assigning_keeps_the_old_value() {
+fn a_failed_assignment_keeps_the_old_value() {
     failing_at_each_allocation(
         || object::<PVec<PString>, _>(["a", "b"]),
         |mut vec| vec.assign(["c", "d", "e"]),
@@ -77,7 +77,7 @@ fn assigning_keeps_the_old_value() {
 
 #[test]
 fn inserting_into_a_map_changes_all_or_nothing() {
-    // Six entries: the next one makes both blocks grow.
+    // After six entries, the next one makes the index and the block of entries grow.
     let six = || (0..6_u64).map(|n| (n.to_string(), n.to_string())).collect::<Vec<_>>();
     let allocations = failing_at_each_allocation(
         || object::<PMap<PString, PString>, _>(six()),

@@ -129,8 +129,8 @@ pub(crate) fn record_arenas(options: &Options, directory: &Path, arenas: &[(u64,
     }
 }
 
-/// Reserves a place for a store that is to be rebased: at `at` if given, or else where no store of
-/// the user has an arena. The place is free in this process.
+/// Reserves a place for a store that is to be rebased: at `at` if given, else preferably where no
+/// store of the user has an arena. The place is free in this process.
 pub(crate) fn arena_for_rebase(
     options: &Options,
     directory: &Path,
@@ -142,7 +142,7 @@ pub(crate) fn arena_for_rebase(
     if let Some(base) = at {
         return space.reserve(base, length).map(|()| base);
     }
-    // Without a registry, the random place could be where the store is now.
+    // Keeps the random place apart from the store's own arenas, even without a registry.
     for &(base, bytes) in own {
         let _ = space.reserve(base, bytes);
     }

@@ -38,13 +38,14 @@ pub(in crate::api) struct CatalogAccess {
     timeout: Duration,
     own_addresses: Arc<CatalogAddresses>,
     lease_table: Arc<LeaseTable>,
-    /// The commit that this process has verified against its checksums, or made itself on top of a
-    /// verified one, and the log position after it. No page has changed while that is the last
-    /// commit.
+    /// Last commit that this process verified, and the log position after it. A commit that it made
+    /// itself on top of a verified one counts as verified. While no other commit follows, no page
+    /// has changed, so none is verified again.
     verified: Option<(u64, LogPosition)>,
-    /// This process has replayed the log once.
+    /// True if this process has replayed the log. Cleared when a commit is not applied, or when a
+    /// commit or checkpoint fails.
     replayed: bool,
-    /// This process changed the catalog, so it checkpoints the log at the end.
+    /// True if this process changed the catalog. It then checkpoints the log at the end.
     pub(in crate::api) changed: bool,
 }
 
@@ -249,7 +250,7 @@ impl CatalogAccess {
         // change writes them again from the log.
         writer.commit().inspect_err(|_| self.replayed = false)?;
         // If the disk filled up in the middle of page 0, the page may have the new sequence number
-        // but not the rest. The log has all of it.
+        // but not the rest. The log has the whole page, so the next change replays it.
         self.replayed &= writer.is_applied();
         self.lease_table.release(&own);
         if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
@@ -259,7 +260,7 @@ impl CatalogAccess {
         Ok(result)
     }
 
-    /// Empties the log unless another process is using the catalog.
+    /// Empties the log. Fails with `Busy`, without waiting, if another process uses the catalog.
     pub(in crate::api) fn checkpoint(&mut self) -> Result<()> {
         self.reader = None;
         self.timeout = Duration::ZERO;
