@@ -64,7 +64,7 @@ impl Scroll<'_> {
     }
 
     /// Returns the position of `#fragment`; `None` without such an anchor.
-    pub(super) fn to_fragment(&self, fragment: &str) -> Option<(u32, u32)> {
+    pub(super) fn to_fragment(self, fragment: &str) -> Option<(u32, u32)> {
         let block = self.block?;
         let decoded = percent_decode_str(fragment).decode_utf8_lossy();
         let found = block.anchor(fragment).or_else(|| block.anchor(&decoded));
@@ -77,7 +77,7 @@ impl Scroll<'_> {
 
     /// Returns the position that shows a part of the page, with some context around it. `hidden`
     /// rows at the top of the page are covered.
-    pub(super) fn to_rect(&self, rect: Rect, hidden: u32) -> (u32, u32) {
+    pub(super) fn to_rect(self, rect: Rect, hidden: u32) -> (u32, u32) {
         let page = self.geometry.page;
         let (left, top) = (f64::from(self.left), f64::from(self.top));
         let (right, bottom) = (left + f64::from(page.width), top + f64::from(page.height));
