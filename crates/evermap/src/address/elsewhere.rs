@@ -12,8 +12,8 @@ use std::fs;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use super::mapping::{ARENAS_CHANGED, reserved_by};
 use super::maps::{MappedRange, parse_mapped};
+use super::reservation::{ARENAS_CHANGED, reserved_by};
 
 static CURRENT: Mutex<Option<Arc<Elsewhere>>> = Mutex::new(None);
 

@@ -14,6 +14,7 @@ mod mapping;
 mod maps;
 mod placement;
 mod register;
+mod reservation;
 mod view;
 mod watch;
 
@@ -23,10 +24,10 @@ pub(crate) use dirty::PageScanner;
 pub(crate) use elsewhere::{ADDRESS_END, Elsewhere, Leads, heap_end};
 pub(crate) use keys::{Key, prepare as prepare_keys};
 pub(crate) use mapping::{
-    AddressSpace, Mapping, Sharing, Vacancy, drop_private_runs, given_back_here, populate_runs,
-    reserved_here,
+    AddressSpace, Mapping, Sharing, Vacancy, drop_private_runs, populate_runs,
 };
 pub(crate) use maps::{NamedRange, parse_maps};
+pub(crate) use reservation::{given_back_here, reserved_here};
 pub(crate) use view::View;
 
 use crate::error::{Error, Result};

@@ -15,6 +15,7 @@ mod report;
 mod schema;
 mod tally;
 mod walk;
+mod walked;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +37,8 @@ pub use report::{
 };
 use schema::{Kind, Schema};
 use tally::Tally;
-pub(super) use walk::{Defect, Evidence, Pointer, ROOT, Spot, Visitor, WalkResult, walk};
+pub(super) use walk::walk;
+pub(super) use walked::{Defect, Evidence, Pointer, ROOT, Spot, Visitor, WalkResult};
 
 /// Options of an audit.
 ///

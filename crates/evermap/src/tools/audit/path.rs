@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::memory::Memory;
 use super::schema::{Kind, Schema, TypeNumber};
-use super::walk::{Content, ROOT, Spot, WalkResult};
+use super::walked::{Content, ROOT, Spot, WalkResult};
 use crate::tools::report::quantity;
 
 /// Steps shown at each end of a long path.

@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::path::path_of;
 use super::ranges::{Confidence, Ranges, Target};
 use super::report::{PointerFinding, PointerKind, PointerSample};
-use super::walk::{Defect, Evidence, Pointer, Spot, Visitor, WalkResult};
+use super::walked::{Defect, Evidence, Pointer, Spot, Visitor, WalkResult};
 
 /// Limit of distinct 4 GiB spans per group. Pointers of a process are close together; hits in more
 /// spans than this are numbers.
