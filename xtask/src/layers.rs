@@ -9,6 +9,9 @@ use serde::Deserialize;
 use crate::graph::Graph;
 use crate::modules::Crate;
 
+/// Modules in layers, the highest first.
+type Layers = Vec<Vec<String>>;
+
 /// One crate in `layers.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,7 +20,10 @@ struct Rules {
     source: PathBuf,
     /// Top-level modules, the highest layer first. Modules of one line are one layer.
     #[serde(default)]
-    layers: Vec<Vec<String>>,
+    layers: Layers,
+    /// Layers of the files in a folder, by its path below `source`.
+    #[serde(default)]
+    folders: BTreeMap<PathBuf, Layers>,
     /// Circles that may stay, by their first file, each with a reason.
     #[serde(default)]
     circles: BTreeMap<PathBuf, String>,
@@ -43,8 +49,7 @@ pub fn check(root: &Path) -> Result<String, String> {
         let graph = Graph::new(&source);
         files += graph.edges.len();
         imports += graph.edges.values().map(|targets| targets.len()).sum::<usize>();
-        let top: Vec<&str> = source.modules[0].children.keys().map(String::as_str).collect();
-        problems.extend(rules.misfits(&top).into_iter().map(|text| format!("{name}: {text}")));
+        problems.extend(rules.misfits(&source).into_iter().map(|text| format!("{name}: {text}")));
         problems.extend(rules.upward(&graph).into_iter().map(|text| format!("{name}: {text}")));
         problems.extend(rules.circling(&graph).into_iter().map(|text| format!("{name}: {text}")));
     }
@@ -93,37 +98,53 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
+/// Returns the layer of a file; 0 is the highest. `None` for the file of the folder itself, which
+/// is above and below all others, and for a file outside of the folder.
+fn layer_of(layers: &Layers, folder: &Path, file: &Path) -> Option<usize> {
+    let first = file.strip_prefix(folder).ok()?.components().next()?.as_os_str().to_str()?;
+    let module = first.strip_suffix(".rs").unwrap_or(first);
+    layers.iter().position(|layer| layer.iter().any(|name| name == module))
+}
+
 impl Rules {
-    /// Returns the layer of a file; 0 is the highest. `None` for the crate's root, which is above
-    /// and below all others.
-    fn layer_of(&self, file: &Path) -> Option<usize> {
-        let first = file.components().next()?.as_os_str().to_str()?;
-        let module = first.strip_suffix(".rs").unwrap_or(first);
-        self.layers.iter().position(|layer| layer.iter().any(|name| name == module))
+    /// Returns each folder with layers, first the crate itself, as an empty path.
+    fn folders(&self) -> impl Iterator<Item = (&Path, &Layers)> {
+        let top = (!self.layers.is_empty()).then_some((Path::new(""), &self.layers));
+        top.into_iter().chain(self.folders.iter().map(|(folder, layers)| (&**folder, layers)))
     }
 
-    fn misfits(&self, modules: &[&str]) -> Vec<String> {
-        if self.layers.is_empty() {
-            return Vec::new();
+    fn misfits(&self, source: &Crate) -> Vec<String> {
+        let mut found = Vec::new();
+        for (folder, layers) in self.folders() {
+            let at = folder.display();
+            let Some(modules) = source.modules_in(folder) else {
+                found.push(format!("xtask/layers.toml names a missing folder {at}"));
+                continue;
+            };
+            let listed: Vec<&str> = layers.iter().flatten().map(String::as_str).collect();
+            for name in modules.iter().filter(|name| !listed.contains(name)) {
+                let path = folder.join(name);
+                found
+                    .push(format!("module {} is in no layer of xtask/layers.toml", path.display()));
+            }
+            for name in listed.iter().filter(|name| !modules.contains(name)) {
+                let path = folder.join(name);
+                found.push(format!("xtask/layers.toml names a missing module {}", path.display()));
+            }
         }
-        let listed: Vec<&str> = self.layers.iter().flatten().map(String::as_str).collect();
-        let lacking = modules.iter().filter(|name| !listed.contains(name));
-        let unknown = listed.iter().filter(|name| !modules.contains(name));
-        lacking
-            .map(|name| format!("module {name} is in no layer of xtask/layers.toml"))
-            .chain(unknown.map(|name| format!("xtask/layers.toml names a missing module {name}")))
-            .collect()
+        found
     }
 
     fn upward(&self, graph: &Graph) -> Vec<String> {
         let mut found = Vec::new();
-        for (file, targets) in &graph.edges {
-            for target in targets {
-                if let (Some(from), Some(to)) = (self.layer_of(file), self.layer_of(target))
-                    && to < from
-                {
-                    let (file, target) = (file.display(), target.display());
-                    found.push(format!("{file} imports from {target}, a layer above it"));
+        for (folder, layers) in self.folders() {
+            for (file, targets) in &graph.edges {
+                let Some(from) = layer_of(layers, folder, file) else { continue };
+                for target in targets {
+                    if layer_of(layers, folder, target).is_some_and(|to| to < from) {
+                        let (file, target) = (file.display(), target.display());
+                        found.push(format!("{file} imports from {target}, a layer above it"));
+                    }
                 }
             }
         }
@@ -154,8 +175,19 @@ mod tests {
 
     use super::*;
 
+    fn layers(top: &str, bottom: &str) -> Layers {
+        vec![vec![top.to_string()], vec![bottom.to_string()]]
+    }
+
     /// A crate of these files, with the module `low` below `high`.
     fn problems(files: &[(&str, &str)]) -> Vec<String> {
+        problems_in_folders(files, BTreeMap::new())
+    }
+
+    fn problems_in_folders(
+        files: &[(&str, &str)],
+        folders: BTreeMap<PathBuf, Layers>,
+    ) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join(name);
@@ -164,13 +196,13 @@ mod tests {
         }
         let rules = Rules {
             source: PathBuf::new(),
-            layers: vec![vec!["high".to_string()], vec!["low".to_string()]],
+            layers: layers("high", "low"),
+            folders,
             circles: BTreeMap::new(),
         };
         let source = Crate::read(folder.path()).unwrap();
         let graph = Graph::new(&source);
-        let top: Vec<&str> = source.modules[0].children.keys().map(String::as_str).collect();
-        let mut found = rules.misfits(&top);
+        let mut found = rules.misfits(&source);
         found.extend(rules.upward(&graph));
         found.extend(rules.circling(&graph));
         found
@@ -236,6 +268,30 @@ mod tests {
             ("high/two.rs", "use super::one::One; pub struct Two(Box<One>);"),
         ]);
         assert_eq!(found, ["circle of files: high/one.rs, high/two.rs"]);
+    }
+
+    #[test]
+    fn a_folder_has_layers_of_its_own() {
+        let files = [
+            ROOT,
+            ("low.rs", "pub struct Low;"),
+            ("high/mod.rs", "mod one; mod two; mod three; pub struct Shared;"),
+            ("high/one.rs", "use super::two::Two; pub struct One(Two);"),
+            ("high/two.rs", "use super::Shared; pub struct Two(Shared);"),
+            ("high/three.rs", "use crate::Low; pub struct Three(Low);"),
+        ];
+        let in_high = |layers| BTreeMap::from([(PathBuf::from("high"), layers)]);
+        let mut listed = layers("one", "two");
+        listed[1].push("three".to_string());
+        assert_eq!(problems_in_folders(&files, in_high(listed)), Vec::<String>::new());
+        let found = problems_in_folders(&files, in_high(layers("two", "one")));
+        assert_eq!(
+            found,
+            [
+                "module high/three is in no layer of xtask/layers.toml",
+                "high/one.rs imports from high/two.rs, a layer above it"
+            ]
+        );
     }
 
     #[test]

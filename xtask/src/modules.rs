@@ -49,6 +49,15 @@ impl Crate {
         Ok(found)
     }
 
+    /// Returns the names of the modules in a folder, or `None` if the crate has no such folder.
+    pub fn modules_in(&self, folder: &Path) -> Option<Vec<&str>> {
+        let mut module = self.modules.first()?;
+        for name in folder {
+            module = &self.modules[*module.children.get(name.to_str()?)?];
+        }
+        Some(module.children.keys().map(String::as_str).collect())
+    }
+
     /// Reads a module's file. `folder` is the folder of its child modules' files.
     fn read_file(
         &mut self,

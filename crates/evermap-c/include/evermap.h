@@ -1,6 +1,11 @@
 /*
  * evermap.h - persistent heaps in files, mapped at fixed addresses, committed atomically.
  *
+ * CONTENTS. Rules for all functions: RESULTS, HANDLES, UNITS, THREADS, FORK, CALLBACKS (below).
+ * Types: Versions and limits; Statuses, modes and levels; Stores and objects; Tools; Callbacks.
+ * Functions: Errors; Stores; Objects; Shared objects; The root; Pointers out of objects; Commits;
+ * Write protection; The heap; Tools. Each part begins with a line of dashes.
+ *
  * A store is a directory of named objects. An object is a heap in a file, mapped at the same
  * addresses in every process: data that a program builds there is available in the next run, with
  * its pointers, without loading. Between commits the program works at raw memory speed; em_commit()
@@ -78,6 +83,8 @@
 extern "C" {
 #endif
 
+/* ---- Versions and limits ------------------------------------------------------------------- */
+
 /* Version of this header; em_version() is the library's. */
 #define EM_VERSION_MAJOR 0
 #define EM_VERSION_MINOR 1
@@ -92,6 +99,8 @@ extern "C" {
 #define EM_DESCRIPTION_BUFFER_BYTES 1025
 /* Largest single allocation; a larger one is EM_BAD_ALLOCATION. */
 #define EM_ALLOCATION_BYTES_MAX ((uint64_t)1 << 46)
+
+/* ---- Statuses, modes and levels ------------------------------------------------------------ */
 
 /** Reason of a failure. Numbers never change their meaning; later versions may add some. The
  * errno of each status is in brackets. */
@@ -221,6 +230,8 @@ typedef enum em_severity {
     EM_UNCHECKED = 3 /**< the file could not be checked; `found` says why */
 } em_severity;
 
+/* ---- Stores and objects: types ------------------------------------------------------------- */
+
 /** An open store. */
 typedef struct em_store em_store;
 /** An open object, for writing or for reading. */
@@ -329,6 +340,8 @@ typedef struct em_object_info {
     char name[EM_NAME_BUFFER_BYTES];
     char root_description[EM_DESCRIPTION_BUFFER_BYTES + 7];
 } em_object_info;
+
+/* ---- Tools: types -------------------------------------------------------------------------- */
 
 /** One finding of em_check(). Its texts live until the callback returns. */
 typedef struct em_finding {
@@ -564,6 +577,8 @@ typedef struct em_import_report {
     char old_name[EM_NAME_BUFFER_BYTES];
 } em_import_report;
 
+/* ---- Callbacks ----------------------------------------------------------------------------- */
+
 /** Gets one pointer that leads out of an object. */
 typedef void (*em_foreign_callback)(const em_foreign_pointer *pointer, void *context);
 /** Gets one name of a list; false ends the list. */
@@ -681,6 +696,23 @@ em_status em_object_open(em_store *store, const char *name, em_mode mode,
  * is closed then. */
 em_status em_object_close(em_object *object);
 
+/** Writes the name that the object had when it was opened into `buffer` of `size` bytes.
+ * Errors: EM_INVALID_ARGUMENT when the buffer is too small. */
+em_status em_object_name(em_object *object, char *buffer, size_t size);
+
+/** Returns the open object of this process that owns `address`, or NULL if there is none. If
+ * several handles read the object, returns one of them. Takes some nanoseconds; sets no error. */
+em_object *em_object_of(const void *address);
+
+/** Returns the object's first address, the same in every process; NULL on failure. No block
+ * begins there. */
+void *em_object_base(em_object *object);
+
+/** Returns true if `size` bytes from `address` lie in the object. False for an invalid handle. */
+bool em_contains(em_object *object, const void *address, size_t size);
+
+/* ---- Shared objects ------------------------------------------------------------------------ */
+
 /* An object that is open with EM_SHARE is read and written under locks. Each lock is released
  * once, by the thread that took it, before the thread ends. Reading means following em_root().
  * Writing means storing to the object's memory, allocating and freeing in it, and em_set_root(),
@@ -712,21 +744,6 @@ em_status em_write_lock(em_object *object);
  * lock then; EM_INVALID_ARGUMENT when the object is not shared. */
 em_status em_write_unlock(em_object *object);
 
-/** Writes the name that the object had when it was opened into `buffer` of `size` bytes.
- * Errors: EM_INVALID_ARGUMENT when the buffer is too small. */
-em_status em_object_name(em_object *object, char *buffer, size_t size);
-
-/** Returns the open object of this process that owns `address`, or NULL if there is none. If
- * several handles read the object, returns one of them. Takes some nanoseconds; sets no error. */
-em_object *em_object_of(const void *address);
-
-/** Returns the object's first address, the same in every process; NULL on failure. No block
- * begins there. */
-void *em_object_base(em_object *object);
-
-/** Returns true if `size` bytes from `address` lie in the object. False for an invalid handle. */
-bool em_contains(em_object *object, const void *address, size_t size);
-
 /* ---- The root ------------------------------------------------------------------------------ */
 
 /** Returns the object's root, including uncommitted changes; NULL if there is none and on
@@ -752,7 +769,7 @@ em_status em_root_description(em_object *object, char *buffer, size_t size);
 em_status em_set_root(em_object *object, void *root, size_t size,
                       const uint8_t tag[EM_TAG_BYTES], const char *description);
 
-/* ---- Pointers out of objects ---------------------------------------------------------------- */
+/* ---- Pointers out of objects --------------------------------------------------------------- */
 
 /** Sets the callback for the pointers that commits report, for all objects of the process. It
  * runs in the committing thread and must not use the committed object. With NULL, the initial

@@ -10,14 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use evermap_core::{Error, Store};
 
-use crate::arguments::text;
-use crate::env::application_key;
-use crate::failure::{self, Failure, Result};
-use crate::handles::{share, take};
-use crate::object_calls::{change, close_exclusive, open};
-use crate::reserve::store_of_environment;
-use crate::types::{READ, TAG_BYTES, WRITE, em_mode, em_object};
-use crate::{fork, heap_calls, status};
+use crate::abi::arguments::text;
+use crate::abi::failure::{self, Failure, Result, outcome};
+use crate::abi::status;
+use crate::abi::types::{READ, TAG_BYTES, WRITE, em_mode, em_object};
+use crate::evermap::heap_calls;
+use crate::runtime::env::application_key;
+use crate::runtime::fork;
+use crate::runtime::handles::{share, take};
+use crate::runtime::open::{change, close_exclusive, open};
+use crate::runtime::start::store_of_environment;
 
 /// Unit in which the file grows and shrinks.
 const PAGE_BYTES: u64 = 4096;
@@ -88,13 +90,6 @@ fn look_up(name: &[u8]) -> Result<*mut em_object> {
     let changes = CHANGES.load(Ordering::Acquire);
     let _ = LAST.try_with(|last| *last.borrow_mut() = (changes, name.to_vec(), handle));
     Ok(handle as *mut em_object)
-}
-
-fn outcome(call: impl FnOnce() -> Result<()>) -> c_int {
-    match failure::status(call) {
-        status::OK => 0,
-        _ => -1,
-    }
 }
 
 #[unsafe(no_mangle)]

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::path::Path;
 use std::process::Command;
 
+use crate::abi::status;
+use crate::abi::types::*;
 use crate::load::types::*;
-use crate::status;
 use crate::transfer::types::*;
-use crate::types::*;
 
 const HEADERS: [&str; 5] = [
     include_str!("../include/evermap.h"),
@@ -18,25 +19,10 @@ const HEADERS: [&str; 5] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 17] = [
-    include_str!("error_calls.rs"),
-    include_str!("store_calls.rs"),
-    include_str!("object_calls.rs"),
-    include_str!("heap_calls.rs"),
-    include_str!("protection_calls.rs"),
-    include_str!("sharing_calls.rs"),
-    include_str!("foreign_calls.rs"),
-    include_str!("tools_calls.rs"),
-    include_str!("audit_calls.rs"),
-    include_str!("move_calls.rs"),
-    include_str!("transfer_calls.rs"),
-    include_str!("network_calls.rs"),
-    include_str!("load_calls.rs"),
-    include_str!("image_calls.rs"),
-    include_str!("load_rules_calls.rs"),
-    include_str!("fastio.rs"),
-    include_str!("nvheap.rs"),
-];
+/// Source of the functions that native programs and guests share, and the guests' own.
+const NVHEAP_FUNCTIONS: &str = include_str!("../../evermap-heap/src/nvheap.rs");
+const GUEST_FUNCTIONS: &str = include_str!("../../evermap-guest/src/c.rs");
+const GUEST_HEADER: &str = include_str!("../../evermap-guest/include/nvheap.h");
 
 /// Parameters and result of each function, in Rust types, by name.
 type Signatures = BTreeMap<String, (Vec<String>, String)>;
@@ -102,9 +88,9 @@ fn rust_type(declared: &str, named: bool) -> String {
     result
 }
 
-fn in_headers() -> Signatures {
+fn in_headers(headers: &[&str]) -> Signatures {
     let mut found = Signatures::new();
-    for statement in HEADERS.iter().flat_map(|header| statements(header)) {
+    for statement in headers.iter().flat_map(|header| statements(header)) {
         if statement.starts_with("typedef") || statement.trim_matches('}').trim().is_empty() {
             continue;
         }
@@ -119,9 +105,22 @@ fn in_headers() -> Signatures {
     found
 }
 
-fn in_rust() -> Signatures {
+/// Returns the texts of all source files below a directory.
+fn sources(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)),
+            false => found.push(std::fs::read_to_string(&path).unwrap()),
+        }
+    }
+    found
+}
+
+fn in_rust(sources: &[String]) -> Signatures {
     let mut found = Signatures::new();
-    for call in CALLS.iter().flat_map(|source| source.split("#[unsafe(no_mangle)]").skip(1)) {
+    for call in sources.iter().flat_map(|source| source.split("#[unsafe(no_mangle)]\n").skip(1)) {
         let (_, call) = call.split_once("extern \"C\" fn ").unwrap();
         let (declared, _) = call.split_once('{').unwrap();
         let declared = declared.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -137,7 +136,9 @@ fn in_rust() -> Signatures {
 
 #[test]
 fn every_prototype_is_the_function() {
-    let (headers, rust) = (in_headers(), in_rust());
+    let mut sources = sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    sources.push(NVHEAP_FUNCTIONS.to_string());
+    let (headers, rust) = (in_headers(&HEADERS), in_rust(&sources));
     assert!(headers.len() > 60, "{}", headers.len());
     for (name, signature) in &headers {
         assert_eq!(rust.get(name), Some(signature), "{name}: left is Rust, right the header");
@@ -162,13 +163,25 @@ fn every_prototype_is_the_function() {
 }
 
 #[test]
+fn guests_have_the_functions_of_nvheap_and_their_own() {
+    let shared = in_rust(&[NVHEAP_FUNCTIONS.to_string()]);
+    assert_eq!(in_headers(&[include_str!("../include/nvheap.h")]), shared);
+    let all = in_rust(&[NVHEAP_FUNCTIONS.to_string(), GUEST_FUNCTIONS.to_string()]);
+    assert_eq!(in_headers(&[GUEST_HEADER]), all);
+    for level in ["NV_SNAPSHOT = 1", "NV_WRITE = 3"] {
+        assert!(GUEST_HEADER.contains(level), "{level}");
+        assert!(GUEST_FUNCTIONS.contains(&level.replace(" =", ": c_int =")), "{level}");
+    }
+}
+
+#[test]
 fn the_exports_are_the_declared_functions() {
     let map = include_str!("../evermap.map");
     let (_, names) = map.split_once("global:").unwrap();
     let (names, _) = names.split_once("local:").unwrap();
     let mut names: Vec<_> = names.split(';').map(str::trim).filter(|n| !n.is_empty()).collect();
     names.sort_unstable();
-    let headers = in_headers();
+    let headers = in_headers(&HEADERS);
     assert_eq!(names, headers.keys().map(String::as_str).collect::<Vec<_>>());
 }
 
@@ -313,7 +326,7 @@ fn the_header_names_the_errno_that_is_set() {
         let name = name.to_str().unwrap();
         let line = HEADERS[0].lines().find(|l| l.contains(&format!(" {name} = {number}"))).unwrap();
         let said = line.split(['[', ']']).nth(1).unwrap();
-        let source = include_str!("status.rs");
+        let source = include_str!("abi/status.rs");
         let row = source.lines().find(|l| l.contains(&format!("{} = {number},", &name[3..])));
         assert!(row.unwrap().contains(&format!(", {said};")), "{name}: {errno} and {said}");
     }

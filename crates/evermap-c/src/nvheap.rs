@@ -1,21 +1,24 @@
 //! Functions of `nvheap.h`: one heap per application. The heap is an ordinary open object, and its
-//! names are in the [`directory`] that is its root. One lock serializes all calls.
+//! root is a table of names, see [`evermap_core::__nvheap`]. One lock serializes all calls.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, PoisonError};
 
+use evermap_core::__nvheap::{ALIGNMENT, DESCRIPTION, NAME_BYTES_MAX, Named, NamedMut, Root, TAG};
+use evermap_core::__nvheap::{find, insert, remove};
 use evermap_core::{ApplicationKey, Error};
 
-use crate::env::{application, program_name};
-use crate::failure::{self, Failure, Result};
-use crate::handles::{Shared, share, take};
-use crate::object_calls::open;
-use crate::reserve::store_of_environment;
-use crate::types::{READ, WRITE, em_object};
-use crate::{directory, fork, heap_calls, status};
-
-const NAME_BYTES_MAX: usize = 255;
+use crate::abi::failure::{self, Failure, Result, outcome};
+use crate::abi::status;
+use crate::abi::types::{READ, WRITE, em_object};
+use crate::evermap::heap_calls;
+use crate::runtime::env::{application, program_name};
+use crate::runtime::fork;
+use crate::runtime::handles::{share, take};
+use crate::runtime::object::Object;
+use crate::runtime::open::open;
+use crate::runtime::start::store_of_environment;
 
 /// Handle of the heap once it is open, else 0.
 static HEAP: Mutex<u64> = Mutex::new(0);
@@ -87,14 +90,68 @@ unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8]> {
     Ok(name)
 }
 
-fn not_found(object: &Shared, name: &[u8]) -> Failure {
+fn not_found(object: &Object, name: &[u8]) -> Failure {
     let name = String::from_utf8_lossy(name);
     let message = format!("no block `{name}` in object `{}`", object.name());
     Failure::new(status::NOT_FOUND, message)
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_void {
+/// An object as the table of names needs it. The heap's lock is held while this value lives.
+struct Blocks<'a>(&'a Object);
+
+impl Named for Blocks<'_> {
+    type Error = Failure;
+
+    fn root(&self) -> Result<Root> {
+        let root = self.0.root()?;
+        Ok(Root { address: root.address, tag: root.tag, description: root.description })
+    }
+
+    fn place(&self, address: usize, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let (first, bytes) = (address as u64, bytes.max(1) as u64);
+        let has = |&(base, length): &(u64, u64)| {
+            first.checked_sub(base).is_some_and(|at| at <= length && length - at >= bytes)
+        };
+        let sound = address.is_multiple_of(align) && self.0.regions().iter().any(has);
+        NonNull::new(address as *mut u8).filter(|_| sound)
+    }
+
+    fn other_root(&self, _: &str) -> Failure {
+        let message =
+            format!("object `{}` is not a heap of nvheap.h: it has another root", self.0.name());
+        Failure::new(status::SCHEMA_MISMATCH, message)
+    }
+
+    fn damaged(&self) -> Failure {
+        let message =
+            format!("the table of names in object `{}` is broken; restore a backup", self.0.name());
+        Failure::new(status::DAMAGED, message)
+    }
+}
+
+impl NamedMut for Blocks<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<NonNull<u8>> {
+        Ok(self.0.heap()?.allocate(bytes, ALIGNMENT)?)
+    }
+
+    unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
+        // SAFETY: nothing refers to the block, as the caller guarantees.
+        Ok(unsafe { self.0.heap()?.try_free(block) }?)
+    }
+
+    fn set_table(&mut self, table: NonNull<u8>, bytes: usize) -> Result<()> {
+        // SAFETY: the tag does not belong to a Rust type.
+        unsafe { self.0.set_root(table.as_ptr() as usize, bytes as u64, TAG, DESCRIPTION) }
+    }
+}
+
+evermap_core::__nvheap_functions! {
+    nvmalloc = malloc, nvread = read, nvfree = free, nvcommit = commit
+}
+
+/// # Safety
+/// `name` is null or a text.
+unsafe fn malloc(name: *const c_char, size: usize) -> *mut c_void {
     failure::value(null_mut(), || {
         with_heap(|heap| {
             if name.is_null() {
@@ -103,18 +160,16 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
             // SAFETY: the caller passes null or a text.
             let name = unsafe { name_of(name) }?;
             let object = share(heap)?;
-            // SAFETY: the lock is held.
-            if unsafe { directory::find(&object, name) }?.is_some() {
+            let mut blocks = Blocks(&object);
+            if find(&blocks, name)?.is_some() {
                 let name = String::from_utf8_lossy(name);
                 let message = format!("block `{name}` exists in object `{}`", object.name());
                 return Err(Failure::new(status::ALREADY_EXISTS, message));
             }
-            let block = object.heap()?.allocate(size, heap_calls::ALIGNMENT)?;
-            // SAFETY: the lock is held, and the name is not in the table.
-            let named = unsafe { directory::insert(&object, name, block.as_ptr(), size as u64) };
-            if let Err(failure) = named {
+            let block = blocks.allocate(size)?;
+            if let Err(failure) = insert(&mut blocks, name, block, size) {
                 // SAFETY: the block was just allocated and has no other user.
-                unsafe { object.heap()?.try_free(block) }?;
+                unsafe { blocks.free(block) }?;
                 return Err(failure);
             }
             Ok(block.as_ptr().cast())
@@ -122,49 +177,42 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
+/// # Safety
+/// `name` is null or a text, and `size` is null or writable.
+unsafe fn read(name: *const c_char, size: *mut usize) -> *mut c_void {
     failure::value(null_mut(), || {
         // SAFETY: the caller passes null or a text.
         let name = unsafe { name_of(name) }?;
         with_heap(|heap| {
             let object = share(heap)?;
-            // SAFETY: the lock is held.
-            let Some(entry) = unsafe { directory::find(&object, name) }? else {
-                return Err(not_found(&object, name));
-            };
-            // SAFETY: an entry of the table, under the lock; the caller passes null or a writable
-            // `size`.
-            unsafe {
-                if let Some(size) = size.as_mut() {
-                    *size = entry.as_ref().size as usize;
-                }
-                Ok(entry.as_ref().block.cast())
+            let block = find(&Blocks(&object), name)?.ok_or_else(|| not_found(&object, name))?;
+            // SAFETY: the caller passes null or a writable `size`.
+            if let Some(size) = unsafe { size.as_mut() } {
+                *size = block.len();
             }
+            Ok(block.as_ptr().cast())
         })
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
-    let freed = failure::status(|| {
+/// # Safety
+/// `name` is null or a text.
+unsafe fn free(name: *const c_char) -> c_int {
+    outcome(|| {
         // SAFETY: the caller passes null or a text.
         let name = unsafe { name_of(name) }?;
         with_heap(|heap| {
-            let block = {
-                let object = share(heap)?;
-                // SAFETY: the lock is held.
-                unsafe { directory::remove(&object, name) }?
-                    .ok_or_else(|| not_found(&object, name))?
-            };
-            heap_calls::free(heap, block.cast())
+            let object = share(heap)?;
+            // Fails if the object is open for reading, before the table is changed.
+            object.heap()?;
+            let mut blocks = Blocks(&object);
+            let block = remove(&mut blocks, name)?.ok_or_else(|| not_found(&object, name))?;
+            // SAFETY: the caller gives up the block.
+            unsafe { blocks.free(block.cast()) }
         })
-    });
-    if freed == status::OK { 0 } else { -1 }
+    })
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvcommit() -> c_int {
-    let committed = failure::status(|| with_heap(|heap| take(heap)?.object()?.commit().map(drop)));
-    if committed == status::OK { 0 } else { -1 }
+fn commit() -> c_int {
+    outcome(|| with_heap(|heap| take(heap)?.object()?.commit().map(drop)))
 }

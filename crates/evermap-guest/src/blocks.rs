@@ -1,64 +1,79 @@
-//! Named blocks: an object whose root is a table of names, as C programs use it.
-//!
-//! The table has the format of `nvheap.h`, with the machine's pointer size, so programs in C and in
-//! Rust can read each other's. It contains the number of names, the number of buckets (a power of
-//! two) and one list of entries per bucket. A name is in the list of its hash (FNV-1a, 64 bits).
-//!
-//! Pointers are followed only if they lead into the object, and no more entries of a list are read
-//! than there are names. So an object from another program cannot lead a reader outside the object
-//! or into an endless loop.
+//! Named blocks: an object whose root is a table of names, as C programs use it. The table is the
+//! same as in the library for native programs, see [`evermap_heap::nvheap`].
 
-use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use crate::error::{Code, Result};
+use evermap_heap::nvheap::{
+    ALIGNMENT, DESCRIPTION, NAME_BYTES_MAX, Named, NamedMut, Root, TAG, find, insert, remove,
+};
+
+use crate::error::{Code, Error, Result};
 use crate::heap::Heap;
-use crate::platform::Writer;
-use crate::root::{RawRoot, View};
+use crate::root::View;
 use crate::snapshot::Snapshot;
 
-const TAG: [u8; 16] = *b"evermap.nvheap.1";
-const DESCRIPTION: &str = "table of names of an nvheap";
-const BUCKETS_FIRST: usize = 64;
-/// Alignment of every block, the same as `malloc`'s.
-const ALIGNMENT: usize = 16;
-const NAME_BYTES_MAX: usize = 255;
+/// A mapped object, for reading its table of names.
+struct Reading<'a, V>(&'a V);
 
-#[repr(C)]
-struct Table {
-    names: u64,
-    buckets: u64,
-    // `buckets` pointers to entries follow.
+/// A heap, for changing its table of names. The borrow is exclusive.
+struct Writing<'a>(&'a mut Heap);
+
+impl<V: View> Named for Reading<'_, V> {
+    type Error = Error;
+
+    fn root(&self) -> Result<Root> {
+        let root = self.0.root()?;
+        Ok(Root { address: root.address.addr(), tag: root.tag, description: root.description })
+    }
+
+    fn place(&self, address: usize, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        self.0.place(address, bytes, align)
+    }
+
+    fn other_root(&self, description: &str) -> Error {
+        let why = format!("its root is `{description}`, not a table of names");
+        self.0.error(Code::OtherType, why)
+    }
+
+    fn damaged(&self) -> Error {
+        self.0.error(Code::Damaged, "its table of names is broken; restore a backup")
+    }
 }
 
-#[repr(C)]
-struct Entry {
-    next: *mut Entry,
-    block: *mut u8,
-    size: u64,
-    hash: u64,
-    name_bytes: u64,
-    // The name and a zero byte follow.
+impl Named for Writing<'_> {
+    type Error = Error;
+
+    fn root(&self) -> Result<Root> {
+        Reading(self.0.writer()).root()
+    }
+
+    fn place(&self, address: usize, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        Reading(self.0.writer()).place(address, bytes, align)
+    }
+
+    fn other_root(&self, description: &str) -> Error {
+        Reading(self.0.writer()).other_root(description)
+    }
+
+    fn damaged(&self) -> Error {
+        Reading(self.0.writer()).damaged()
+    }
 }
 
-const _: () = assert!(size_of::<Table>() == 16);
-const _: () = assert!(offset_of!(Entry, size) == 2 * size_of::<usize>());
-const _: () = assert!(size_of::<Entry>() == 2 * size_of::<usize>() + 24);
+impl NamedMut for Writing<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<NonNull<u8>> {
+        self.0.allocate(bytes, ALIGNMENT)
+    }
 
-/// A table whose buckets lie in the object.
-#[derive(Clone, Copy)]
-struct Buckets {
-    table: NonNull<Table>,
-    names: u64,
-    buckets: usize,
-}
+    unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
+        // SAFETY: nothing refers to the block, as the caller guarantees.
+        unsafe { self.0.free(block) }
+    }
 
-/// A found entry: the pointer to it, and its contents.
-struct Found {
-    place: NonNull<*mut Entry>,
-    entry: NonNull<Entry>,
-    next: *mut Entry,
-    block: NonNull<[u8]>,
+    fn set_table(&mut self, table: NonNull<u8>, bytes: usize) -> Result<()> {
+        // SAFETY: the tag does not belong to a Rust type.
+        unsafe { self.0.set_root_raw(Some(table), bytes, TAG, DESCRIPTION) }
+    }
 }
 
 impl Heap {
@@ -87,7 +102,7 @@ impl Heap {
     /// # Errors
     /// Same errors as [`block`](Heap::block).
     pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
-        Ok(find(self.writer(), name)?.map(|found| found.block))
+        find(&Reading(self.writer()), name)
     }
 
     /// Allocates a zeroed block with a name (1 to 255 bytes), aligned to 16. This and later runs
@@ -127,7 +142,7 @@ impl Heap {
     /// Checks that a new block can get this name.
     pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<()> {
         check_name(self.writer(), name)?;
-        if find(self.writer(), name)?.is_some() {
+        if self.block_raw(name)?.is_some() {
             let why = format!("it already has a block `{}`", String::from_utf8_lossy(name));
             return Err(self.writer().error(Code::AlreadyExists, why));
         }
@@ -140,7 +155,7 @@ impl Heap {
 
     /// Enters a new block under its name, which was checked before. Frees the block on error.
     pub(crate) fn name_block(&mut self, name: &[u8], block: NonNull<[u8]>) -> Result<()> {
-        let named = self.insert(name, block.cast(), block.len());
+        let named = insert(&mut Writing(self), name, block.cast(), block.len());
         if named.is_err() {
             // SAFETY: the block was just allocated, and nothing refers to it.
             unsafe { self.free(block.cast())? };
@@ -162,74 +177,10 @@ impl Heap {
     /// # Safety
     /// The caller does not use the block again.
     pub(crate) unsafe fn free_named_raw(&mut self, name: &[u8]) -> Result<bool> {
-        let Some(table) = table(self.writer())? else { return Ok(false) };
-        let Some(found) = find(self.writer(), name)? else { return Ok(false) };
-        // SAFETY: table and entry lie in the object, and this function borrows the heap
-        // exclusively. The entry is removed from its list before it is freed.
-        unsafe {
-            found.place.write(found.next);
-            (&raw mut (*table.table.as_ptr()).names).write(table.names.saturating_sub(1));
-            self.free(found.entry.cast())?;
-            self.free(found.block.cast())?;
-        }
+        let Some(block) = remove(&mut Writing(self), name)? else { return Ok(false) };
+        // SAFETY: the caller does not use the block again, and the table no longer refers to it.
+        unsafe { self.free(block.cast())? };
         Ok(true)
-    }
-
-    /// Enters a block under a name that is not in the table.
-    fn insert(&mut self, name: &[u8], block: NonNull<u8>, bytes: usize) -> Result<()> {
-        let table = self.table_with_room()?;
-        let made = self.allocate(size_of::<Entry>() + name.len() + 1, ALIGNMENT)?.cast::<Entry>();
-        let hash = hash_of(name);
-        let place = table.bucket(hash);
-        // SAFETY: the new block has room for the entry and the name, and nothing else refers to it.
-        // The table lies in the object, and this function borrows the heap exclusively.
-        unsafe {
-            made.write(Entry {
-                next: place.read(),
-                block: block.as_ptr(),
-                size: bytes as u64,
-                hash,
-                name_bytes: name.len() as u64,
-            });
-            let text = made.add(1).cast::<u8>();
-            text.copy_from_nonoverlapping(NonNull::from(name).cast(), name.len());
-            text.add(name.len()).write(0);
-            place.write(made.as_ptr());
-            (&raw mut (*table.table.as_ptr()).names).write(table.names + 1);
-        }
-        Ok(())
-    }
-
-    /// Returns the table. Creates or doubles it if it has as many names as lists.
-    fn table_with_room(&mut self) -> Result<Buckets> {
-        let old = table(self.writer())?;
-        if let Some(old) = old.filter(|old| old.names < old.buckets as u64) {
-            return Ok(old);
-        }
-        let (names, had) = old.map_or((0, 0), |old| (old.names, old.buckets));
-        let buckets = (had * 2).max(BUCKETS_FIRST);
-        let bytes = table_bytes(buckets);
-        let block = self.allocate(bytes, ALIGNMENT)?;
-        let new = Buckets { table: block.cast(), names, buckets };
-        // SAFETY: the new block has `bytes` bytes, and nothing else refers to it.
-        unsafe {
-            block.write_bytes(0, bytes);
-            new.table.write(Table { names, buckets: buckets as u64 });
-        }
-        if let Some(old) = old
-            && let Err(error) = move_entries(self.writer(), old, new)
-        {
-            // SAFETY: nothing refers to the new block.
-            unsafe { self.free(block)? };
-            return Err(error);
-        }
-        // SAFETY: the tag does not belong to a Rust type.
-        unsafe { self.set_root_raw(Some(block), bytes, TAG, DESCRIPTION)? };
-        if let Some(old) = old {
-            // SAFETY: nothing refers to the old table any more.
-            unsafe { self.free(old.table.cast())? };
-        }
-        Ok(new)
     }
 }
 
@@ -249,28 +200,8 @@ impl Snapshot {
     /// # Errors
     /// Same errors as [`block`](Snapshot::block).
     pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
-        Ok(find(self.reader(), name)?.map(|found| found.block))
+        find(&Reading(self.reader()), name)
     }
-}
-
-impl Buckets {
-    /// Returns the head of the list for a hash.
-    fn bucket(self, hash: u64) -> NonNull<*mut Entry> {
-        let at = hash as usize & (self.buckets - 1);
-        // SAFETY: `at` is below the number of buckets, which follow the table in the same block.
-        unsafe { self.table.add(1).cast::<*mut Entry>().add(at) }
-    }
-}
-
-fn table_bytes(buckets: usize) -> usize {
-    size_of::<Table>() + buckets * size_of::<*mut Entry>()
-}
-
-/// FNV-1a, 64 bits.
-fn hash_of(name: &[u8]) -> u64 {
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn check_name(view: &impl View, name: &[u8]) -> Result<()> {
@@ -282,92 +213,4 @@ fn check_name(view: &impl View, name: &[u8]) -> Result<()> {
         name.len()
     );
     Err(view.error(Code::InvalidName, why))
-}
-
-/// Returns the table of an object; `None` while the object has no root.
-fn table(view: &impl View) -> Result<Option<Buckets>> {
-    let RawRoot { address, tag, description, .. } = view.root()?;
-    if address.is_null() {
-        return Ok(None);
-    }
-    if tag != TAG {
-        let why = format!("its root is `{description}`, not a table of names");
-        return Err(view.error(Code::OtherType, why));
-    }
-    let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
-    let align = align_of::<Table>();
-    let head = view.place(address.addr(), size_of::<Table>(), align).ok_or_else(damaged)?;
-    let table = head.cast::<Table>();
-    // SAFETY: `place` found the table's head inside the object.
-    let Table { names, buckets } = unsafe { table.read() };
-    // More buckets do not fit into memory, and a table with more names than buckets would have been
-    // doubled.
-    let possible = usize::try_from(buckets)
-        .ok()
-        .filter(|b| b.is_power_of_two() && *b <= 1 << 26 && names <= *b as u64);
-    let buckets = possible.ok_or_else(damaged)?;
-    view.place(address.addr(), table_bytes(buckets), align).ok_or_else(damaged)?;
-    Ok(Some(Buckets { table, names, buckets }))
-}
-
-/// Returns an entry that lies in the object, and its name.
-fn entry(view: &impl View, address: *mut Entry) -> Option<(Entry, &[u8])> {
-    let place = view.place(address.addr(), size_of::<Entry>(), align_of::<Entry>())?;
-    // SAFETY: the entry lies in the object, and any bytes are a valid `Entry`.
-    let entry = unsafe { place.cast::<Entry>().read() };
-    let length = usize::try_from(entry.name_bytes).ok().filter(|n| *n <= NAME_BYTES_MAX)?;
-    view.place(address.addr(), size_of::<Entry>() + length, 1)?;
-    // SAFETY: the name lies in the object; it is written once, together with its entry.
-    let name =
-        unsafe { std::slice::from_raw_parts(place.as_ptr().add(size_of::<Entry>()), length) };
-    Some((entry, name))
-}
-
-/// Finds the entry of a name.
-fn find(view: &impl View, name: &[u8]) -> Result<Option<Found>> {
-    let Some(table) = table(view)? else { return Ok(None) };
-    let hash = hash_of(name);
-    let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
-    let mut place = table.bucket(hash);
-    for _ in 0..=table.names {
-        // SAFETY: `place` is a bucket, or the first field of an entry that lies in the object.
-        let Some(address) = NonNull::new(unsafe { place.read() }) else { return Ok(None) };
-        let (stored, stored_name) = entry(view, address.as_ptr()).ok_or_else(damaged)?;
-        if stored.hash == hash && stored_name == name {
-            let size = usize::try_from(stored.size).map_err(|_| damaged())?;
-            let block = view.place(stored.block.addr(), size, ALIGNMENT).ok_or_else(damaged)?;
-            let block = NonNull::slice_from_raw_parts(block, size);
-            return Ok(Some(Found { place, entry: address, next: stored.next, block }));
-        }
-        place = address.cast();
-    }
-    Err(damaged())
-}
-
-/// Moves all entries of one table into another. On error the old table is unchanged.
-fn move_entries(writer: &Writer, old: Buckets, new: Buckets) -> Result<()> {
-    let damaged = || writer.error(Code::Damaged, "its table of names is broken; restore a backup");
-    let mut entries = Vec::new();
-    for bucket in 0..old.buckets as u64 {
-        // SAFETY: the bucket lies in the table.
-        let mut next = unsafe { old.bucket(bucket).read() };
-        while let Some(address) = NonNull::new(next) {
-            if entries.len() as u64 >= old.names {
-                return Err(damaged());
-            }
-            let (stored, _) = entry(writer, address.as_ptr()).ok_or_else(damaged)?;
-            entries.push((address, stored.hash));
-            next = stored.next;
-        }
-    }
-    for (address, hash) in entries {
-        let place = new.bucket(hash);
-        // SAFETY: the entry lies in the object and the bucket in the new table's block. The caller
-        // borrows the heap exclusively.
-        unsafe {
-            (&raw mut (*address.as_ptr()).next).write(place.read());
-            place.write(address.as_ptr());
-        }
-    }
-    Ok(())
 }

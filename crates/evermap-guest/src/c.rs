@@ -6,6 +6,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use evermap_heap::nvheap::ALIGNMENT;
+
 use crate::error::{Code, Error, Result};
 use crate::heap::Heap;
 use crate::snapshot::Snapshot;
@@ -14,8 +16,6 @@ const OBJECT: &str = "nvheap";
 /// Levels, as in the header.
 const NV_SNAPSHOT: c_int = 1;
 const NV_WRITE: c_int = 3;
-/// Alignment of every block, the same as `malloc`'s.
-const ALIGNMENT: usize = 16;
 
 enum Open {
     Heap(Box<Heap>),
@@ -142,10 +142,13 @@ fn no_block(name: &[u8]) -> Error {
     Error::new(Code::NotFound, OBJECT, why)
 }
 
+evermap_heap::__nvheap_functions! {
+    nvmalloc = malloc, nvread = read, nvfree = free, nvcommit = commit
+}
+
 /// # Safety
 /// `name` is null or a C string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_void {
+unsafe fn malloc(name: *const c_char, size: usize) -> *mut c_void {
     let block = with_heap(|heap| {
         if name.is_null() {
             return heap.allocate(size, ALIGNMENT);
@@ -159,8 +162,7 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
 
 /// # Safety
 /// `name` is a C string, and `size` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
+unsafe fn read(name: *const c_char, size: *mut usize) -> *mut c_void {
     let block = with_open(|open| {
         // SAFETY: the caller passes null or a C string.
         let name = unsafe { name_of(name) }?;
@@ -180,8 +182,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
 
 /// # Safety
 /// `name` is a C string, and the caller does not use the block again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
+unsafe fn free(name: *const c_char) -> c_int {
     let freed = with_heap(|heap| {
         // SAFETY: the caller passes null or a C string.
         let name = unsafe { name_of(name) }?;
@@ -201,8 +202,7 @@ pub unsafe extern "C" fn nvrelease(block: *mut c_void) -> c_int {
     status(with_heap(|heap| unsafe { heap.free(block) }))
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvcommit() -> c_int {
+fn commit() -> c_int {
     status(with_heap(|heap| heap.commit().map(drop)))
 }
 

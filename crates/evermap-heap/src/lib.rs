@@ -25,6 +25,8 @@ mod error;
 #[doc(hidden)]
 pub mod format;
 #[doc(hidden)]
+pub mod nvheap;
+#[doc(hidden)]
 pub mod persist;
 
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};

@@ -98,6 +98,9 @@ pub use object::{ActiveProtection, ForeignPointer, Protection};
 // For the output of the derive macros.
 #[doc(hidden)]
 pub use evermap_heap::__private;
+/// Named blocks, for the C library.
+#[doc(hidden)]
+pub use evermap_heap::{__nvheap_functions, nvheap as __nvheap};
 
 // Modules of the heap, for this crate's own.
 use evermap_heap::{alloc, persist};

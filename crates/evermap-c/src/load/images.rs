@@ -15,10 +15,10 @@ use std::sync::{Arc, RwLock, TryLockError};
 use evermap_load::{Image, Method};
 
 use super::types::evermap_image;
-use crate::failure::{Failure, Result};
-use crate::handles::closed;
-use crate::status;
-use crate::table::Table;
+use crate::abi::failure::{Failure, Result};
+use crate::abi::status;
+use crate::runtime::handles::closed;
+use crate::runtime::table::Table;
 
 static IMAGES: Table<OpenImage> = Table::new(0x7 << 60, "images");
 /// The image's bytes cannot be written yet.
@@ -211,8 +211,9 @@ mod tests {
         let image = evermap_load::Loader::open(file.path()).load().unwrap();
         let handle = insert(image).unwrap();
         let entry = find(handle).unwrap();
-        let failed =
-            crate::failure::attempt(|| entry.exclusive(|_| -> Result<()> { panic!("inside") }));
+        let failed = crate::abi::failure::attempt(|| {
+            entry.exclusive(|_| -> Result<()> { panic!("inside") })
+        });
         assert!(failed.is_err_and(|failure| failure.status == status::INTERNAL));
         entry.shared(|_| Ok(())).unwrap();
         remove(handle).unwrap();

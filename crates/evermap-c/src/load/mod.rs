@@ -1,7 +1,10 @@
 //! Loading as C sees it: the structs of `evermap_load.h`, conversion of options and reports, and
 //! the tables of images and rules.
 
+mod image_calls;
 pub mod images;
+mod load_calls;
+mod load_rules_calls;
 pub mod options;
 pub mod report;
 pub mod rules;
@@ -9,8 +12,8 @@ pub mod types;
 
 use evermap_load::Error;
 
-use crate::failure::Failure;
-use crate::status;
+use crate::abi::failure::Failure;
+use crate::abi::status;
 
 /// Status of a load error.
 fn status_of(error: &Error) -> u32 {
@@ -50,20 +53,10 @@ impl From<Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    /// Variants of the loading library's error, parsed from its source.
     #[test]
     fn every_error_has_a_status() {
-        let source = include_str!("../../../evermap-load/src/error.rs");
-        let (_, body) = source.split_once("pub enum Error {").unwrap();
-        let (body, _) = body.split_once("\n}").unwrap();
-        let is_variant = |line: &&str| {
-            line.starts_with("    ") && line.chars().nth(4).is_some_and(|c| c.is_uppercase())
-        };
-        let variants: Vec<&str> = body
-            .lines()
-            .filter(is_variant)
-            .map(|line| line.trim().split([' ', '(', ',']).next().unwrap())
-            .collect();
+        let variants =
+            crate::abi::status::error_variants(include_str!("../../../evermap-load/src/error.rs"));
         assert!(variants.len() >= 9, "{variants:?}");
         for variant in variants {
             let arm = format!("Error::{variant}");

@@ -6,9 +6,9 @@ use evermap_load::{Advice, Cache, ForkPolicy, Latency, Loader, Method, Order, Re
 
 use super::rules;
 use super::types::{LOAD_NONE, em_advice, em_load_options};
-use crate::arguments::{options, path, text};
-use crate::failure::{Failure, Result};
-use crate::types::*;
+use crate::abi::arguments::{options, path, text};
+use crate::abi::failure::{Failure, Result};
+use crate::abi::types::*;
 
 /// Returns a loader of a file with the given options.
 ///

@@ -5,9 +5,8 @@ use std::ffi::c_void;
 use evermap_load::{Choice, Facts, Order, Recording, RecordingUse, Report, Residency};
 
 use super::types::*;
-use crate::arguments::array;
-use crate::audit_calls::owned;
-use crate::types::*;
+use crate::abi::arguments::{array, owned};
+use crate::abi::types::*;
 
 /// Converts seconds of the Rust library. An event that has happened takes at least 1 ns, because 0
 /// means "not yet".

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use evermap_load::Rules;
 
 use super::types::evermap_rules;
-use crate::failure::Result;
-use crate::table::Table;
+use crate::abi::failure::Result;
+use crate::runtime::table::Table;
 
 static RULES: Table<Rules> = Table::new(0x8 << 60, "sets of rules");
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::types::Growing;
+use crate::abi::types::Growing;
 
 pub type em_advice = u32;
 

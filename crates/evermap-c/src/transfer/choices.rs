@@ -6,9 +6,9 @@ use evermap_transfer::{Durability, Preserve, Reflink};
 
 use super::types::em_transfer_options;
 use super::watch::Watch;
-use crate::arguments::{options, text};
-use crate::failure::{Failure, Result};
-use crate::types::*;
+use crate::abi::arguments::{options, text};
+use crate::abi::failure::{Failure, Result};
+use crate::abi::types::*;
 
 /// A field that only some functions use: its name and its value.
 type Field = (&'static str, u64);

@@ -3,15 +3,17 @@
 
 pub mod choices;
 pub mod counted;
+mod network_calls;
 pub mod receivers;
 pub mod report;
+mod transfer_calls;
 pub mod types;
 pub mod watch;
 
 use evermap_transfer::Error;
 
-use crate::failure::Failure;
-use crate::status;
+use crate::abi::failure::Failure;
+use crate::abi::status;
 
 /// Status of a transfer error.
 pub fn status_of(error: &Error) -> u32 {
@@ -57,20 +59,11 @@ fn error_of_kernel(error: &Error) -> Option<libc::c_int> {
 
 #[cfg(test)]
 mod tests {
-    /// Variants of the transfer library's error, parsed from its source.
     #[test]
     fn every_error_has_a_status() {
-        let source = include_str!("../../../evermap-transfer/src/error.rs");
-        let (_, body) = source.split_once("pub enum Error {").unwrap();
-        let (body, _) = body.split_once("\n}").unwrap();
-        let is_variant = |line: &&str| {
-            line.starts_with("    ") && line.chars().nth(4).is_some_and(|c| c.is_uppercase())
-        };
-        let variants: Vec<&str> = body
-            .lines()
-            .filter(is_variant)
-            .map(|line| line.trim().split([' ', '(', ',']).next().unwrap())
-            .collect();
+        let variants = crate::abi::status::error_variants(include_str!(
+            "../../../evermap-transfer/src/error.rs"
+        ));
         assert!(variants.len() >= 11, "{variants:?}");
         for variant in variants {
             let arm = format!("Error::{variant}");

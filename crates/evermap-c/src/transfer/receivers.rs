@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use evermap_transfer::net::Listener;
 
 use super::types::evermap_receiver;
-use crate::failure::{Failure, Result};
-use crate::handles::closed;
-use crate::{fork, status};
+use crate::abi::failure::{Failure, Result};
+use crate::abi::status;
+use crate::runtime::fork;
+use crate::runtime::handles::closed;
 
 /// Tag bits: a receiver handle is never a valid address, nor an object or store handle.
 const MARK: u64 = 0x6 << 60;

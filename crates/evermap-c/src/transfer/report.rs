@@ -7,10 +7,9 @@ use evermap_transfer::net::{ReceiveReport, SendReport, Traffic};
 use evermap_transfer::{NotKept, Report};
 
 use super::types::*;
-use crate::arguments::{Out, array, out};
-use crate::audit_calls::owned;
-use crate::failure::Result;
-use crate::types::*;
+use crate::abi::arguments::{Out, array, out, owned};
+use crate::abi::failure::Result;
+use crate::abi::types::*;
 
 /// Destination of a report, if any.
 pub struct Reported {
@@ -29,7 +28,7 @@ impl Reported {
         // SAFETY: the caller guarantees null or a struct that begins with its size.
         let place = if place.is_null() { None } else { Some(unsafe { out(place) }?) };
         // SAFETY: the caller guarantees null or a struct as the header requires.
-        let given = unsafe { crate::arguments::options(given) }?;
+        let given = unsafe { crate::abi::arguments::options(given) }?;
         Ok(Reported {
             place,
             explain: given.and_then(|given| given.explain),

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::types::{Growing, NAME_BUFFER_BYTES};
+use crate::abi::types::{Growing, NAME_BUFFER_BYTES};
 
 pub type em_progress_callback = Option<unsafe extern "C" fn(u64, u64, *mut c_void) -> bool>;
 pub type em_explanation_callback =

@@ -4,14 +4,15 @@ use std::fs;
 use std::process::Command;
 
 use crate::headers::declared;
-use crate::staged::{Link, Place, compile, here, run, said};
+use crate::staged::{Link, Place, compile, run, said, sources_of};
 
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 #[test]
 fn programs_under_sanitizers_use_every_function() {
-    let read = |name: &str| fs::read_to_string(here().join("tests/c").join(name)).unwrap();
-    let source = read("every_function.c") + &read("transfers.c") + &read("loads.c");
+    let programs = ["every_function", "transfers", "loads"];
+    let files = programs.into_iter().flat_map(sources_of);
+    let source: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     for name in declared() {
         let is_called = |before: char| !before.is_alphanumeric() && before != '_';
         let call = format!("{name}(");

@@ -92,10 +92,20 @@ pub fn pkg_config(directory: &Path) -> PathBuf {
 /// Warnings with which every test program must compile.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
+/// Returns the source files of a program of `tests/c`: one file, or those of a folder.
+pub fn sources_of(name: &str) -> Vec<PathBuf> {
+    let path = here().join("tests/c").join(name);
+    if !path.is_dir() {
+        return vec![path.with_extension("c")];
+    }
+    let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|extension| extension == "c")).collect()
+}
+
 /// Compiles a program of `tests/c` into a directory.
 pub fn compile(name: &str, into: &Path, link: Link, flags: &[&str]) -> PathBuf {
-    let source = here().join("tests/c").join(name).with_extension("c");
-    compile_with("cc", &source, into, link, &[&["-std=c99"], flags].concat())
+    let flags = [&["-std=c99"], flags].concat();
+    compile_all("cc", &sources_of(name), into.join(name), link, &flags)
 }
 
 /// Compiles a program with a compiler of its language.
@@ -107,9 +117,19 @@ pub fn compile_with(
     flags: &[&str],
 ) -> PathBuf {
     let program = into.join(source.file_stem().unwrap());
+    compile_all(compiler, &[source.to_path_buf()], program, link, flags)
+}
+
+fn compile_all(
+    compiler: &str,
+    sources: &[PathBuf],
+    program: PathBuf,
+    link: Link,
+    flags: &[&str],
+) -> PathBuf {
     let mut compiler = Command::new(compiler);
     compiler.args(WARNINGS).args(["-g", "-I"]).arg(staged().join("include"));
-    compiler.args(flags).arg(source).arg("-o").arg(&program);
+    compiler.args(flags).args(sources).arg("-o").arg(&program);
     let libraries = staged().join("lib");
     match link {
         Link::Shared => {
