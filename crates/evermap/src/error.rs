@@ -345,42 +345,6 @@ pub enum Error {
         /// The missing feature.
         why: String,
     },
-    /// The requested base address of a store is invalid.
-    #[error("no store can be at {base:#x}: {why}; name another address, or none")]
-    BadBase {
-        /// The address.
-        base: u64,
-        /// Cause.
-        why: String,
-    },
-    /// There is no rebase to undo.
-    #[error("store {} has no pre-rebase files to restore; they are kept in its directory as `rebase-<time>` until deleted", path.display())]
-    NothingKept {
-        /// The store's directory.
-        path: PathBuf,
-    },
-    /// Undoing the rebase would lose later commits.
-    #[error("store {} has changed since its rebase: {what}; undo the rebase with force, which loses these changes, or keep the store as it is", path.display())]
-    ChangedSince {
-        /// The store's directory.
-        path: PathBuf,
-        /// The change.
-        what: String,
-    },
-    /// An object to be exported has pointers to objects that are not exported.
-    #[error(
-        "object `{object}` has {count} pointers to {to} (the first at {first}); export that object too and import both, or export it with force: those pointers are then invalid"
-    )]
-    PointsElsewhere {
-        /// The object's name.
-        object: String,
-        /// Number of pointers.
-        count: u64,
-        /// The objects they lead to.
-        to: String,
-        /// Path of the first pointer.
-        first: String,
-    },
     /// A commit would store pointers that lead out of the object.
     #[error(
         "object `{object}` would hold {count} pointers out of it (the first at {at:#x}: {word:#x}, which is in {into}); they lead nowhere in the next process: allocate what they point to in the object, or let the session report or allow such pointers"
@@ -409,16 +373,6 @@ pub enum Error {
         recorded: String,
         /// The program or library that this process has instead.
         found: String,
-    },
-    /// The file to import is not a complete export.
-    #[error("{} is not a complete export of an object: found {found}, expected {expected}; export the object again", path.display())]
-    BadExport {
-        /// The file.
-        path: PathBuf,
-        /// Content found.
-        found: String,
-        /// Content expected.
-        expected: String,
     },
     /// Any other error of the kernel.
     #[error("cannot {doing} {}: {source}", path.display())]

@@ -8,7 +8,7 @@ use evermap::tools::{
     AuditOptions, CheckOptions, ExportOptions, HitKind, ImportOptions, ImportReport, audit, check,
     export, import,
 };
-use evermap::{ApplicationKey, Error, PMap, PString, PVec, Store, from_iter};
+use evermap::{ApplicationKey, Error, PMap, PString, PVec, Store, from_iter, tools};
 
 type Words = PMap<PString, PVec<u64>>;
 
@@ -44,7 +44,7 @@ fn exported(store: &Store, name: &str) -> Vec<u8> {
     file
 }
 
-fn imported(store: &Store, file: &[u8], name: &str) -> Result<ImportReport, Error> {
+fn imported(store: &Store, file: &[u8], name: &str) -> tools::Result<ImportReport> {
     import(store.path(), &mut &*file, &ImportOptions::new().name(name))
 }
 
@@ -158,7 +158,7 @@ fn pointers_to_other_objects_are_refused_unless_forced() {
     session.commit().unwrap();
     session.close().unwrap();
     let refused = export(store.path(), "raw", &mut Vec::new(), &ExportOptions::new());
-    let Err(Error::PointsElsewhere { count: 1, to, first, .. }) = refused else {
+    let Err(tools::Error::PointsElsewhere { count: 1, to, first, .. }) = refused else {
         panic!("{refused:?}");
     };
     assert_eq!((to.as_str(), first.as_str()), ("object `words`", "root +24"));
@@ -174,12 +174,18 @@ fn taken_or_invalid_names_are_refused_and_leave_nothing() {
     words(&store, 10);
     let file = exported(&store, "words");
     let files = common::names(&store.path().join("building"));
-    assert!(matches!(imported(&store, &file, "words"), Err(Error::AlreadyExists { .. })));
-    assert!(matches!(imported(&store, &file, "a\nb"), Err(Error::InvalidName { .. })));
+    assert!(matches!(
+        imported(&store, &file, "words"),
+        Err(tools::Error::Store(Error::AlreadyExists { .. }))
+    ));
+    assert!(matches!(
+        imported(&store, &file, "a\nb"),
+        Err(tools::Error::Store(Error::InvalidName { .. }))
+    ));
     let nowhere = import("/nonexistent", &mut &*file, &ImportOptions::new());
-    assert!(matches!(nowhere, Err(Error::NoStore { .. })));
+    assert!(matches!(nowhere, Err(tools::Error::Store(Error::NoStore { .. }))));
     let missing = export(store.path(), "none", &mut Vec::new(), &ExportOptions::new());
-    assert!(matches!(missing, Err(Error::NotFound { .. })));
+    assert!(matches!(missing, Err(tools::Error::Store(Error::NotFound { .. }))));
     assert_eq!(common::names(&store.path().join("building")), files);
     assert_eq!(store.list().unwrap(), ["words"]);
 }
@@ -190,8 +196,12 @@ fn damaged_truncated_and_foreign_files_are_typed_errors_and_leave_nothing() {
     let store = TestStore::in_memory();
     words(&store, 60);
     let sound = exported(&store, "words");
-    let is_typed = |error: &Error| {
-        matches!(error, Error::BadExport { .. } | Error::Foreign { .. } | Error::NewerFormat { .. })
+    let is_typed = |error: &tools::Error| {
+        matches!(
+            error,
+            tools::Error::BadExport { .. }
+                | tools::Error::Store(Error::Foreign { .. } | Error::NewerFormat { .. })
+        )
     };
     let mut tries: Vec<Vec<u8>> = vec![Vec::new(), b"EVEREXP".to_vec(), b"{\"json\": 1}".to_vec()];
     tries.extend((0..120).map(|_| sound[..random.below(sound.len() as u64) as usize].to_vec()));

@@ -430,7 +430,7 @@ fn an_export_refuses_a_guest_object_by_name_and_writes_nothing() {
     let options = tools::ExportOptions::new().force(true);
     let mut file = Vec::new();
     let refused = tools::export(fixture.store.path(), "app:heap", &mut file, &options).unwrap_err();
-    assert!(matches!(refused, Error::OtherKind { .. }), "{refused}");
+    assert!(matches!(refused, tools::Error::Store(Error::OtherKind { .. })), "{refused}");
     assert!(refused.to_string().contains("app:heap"), "{refused}");
     assert!(file.is_empty());
 }
@@ -483,7 +483,7 @@ fn a_rebase_moves_native_objects_and_keeps_guest_objects_at_their_guest_addresse
     drop(store);
     assert_has_both(&path, data);
     let refused = tools::undo_rebase(&path, false).unwrap_err();
-    assert!(matches!(refused, Error::ChangedSince { .. }), "{refused}");
+    assert!(matches!(refused, tools::Error::ChangedSince { .. }), "{refused}");
     tools::undo_rebase(&path, true).unwrap();
     assert_has_both(&path, data);
 }

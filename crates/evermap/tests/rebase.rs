@@ -13,7 +13,7 @@ use evermap::tools::{
     AuditOptions, CheckOptions, HitKind, RebaseOptions, RebaseReport, Typing, audit, check, rebase,
     undo_rebase,
 };
-use evermap::{Error, PMap, PString, PVec, Store, WriteOptions};
+use evermap::{Error, PMap, PString, PVec, Store, WriteOptions, tools};
 
 const GIB: u64 = 1 << 30;
 
@@ -267,26 +267,26 @@ fn a_store_in_use_or_damaged_is_left_alone() {
     let store = TestStore::in_memory();
     typed(&store);
     let options = RebaseOptions::new();
-    assert!(matches!(rebase(store.path(), &options), Err(Error::Busy { .. })));
+    assert!(matches!(rebase(store.path(), &options), Err(tools::Error::Store(Error::Busy { .. }))));
     assert!(rebase(store.path(), &options.clone().dry_run(true)).is_ok());
     let (path, directory) = store.close();
     for base in [1, GIB + 4096, 0, 1 << 47, u64::MAX / GIB * GIB] {
         let refused = rebase(&path, &RebaseOptions::new().to(base));
-        assert!(matches!(refused, Err(Error::BadBase { .. })), "{base:#x}: {refused:?}");
+        assert!(matches!(refused, Err(tools::Error::BadBase { .. })), "{base:#x}: {refused:?}");
     }
     let own = rebase(&path, &options.clone().dry_run(true)).unwrap().from[0].0;
     let there = rebase(&path, &RebaseOptions::new().to(own));
-    assert!(matches!(there, Err(Error::BadBase { base, .. }) if base == own), "{there:?}");
+    assert!(matches!(there, Err(tools::Error::BadBase { base, .. }) if base == own), "{there:?}");
     let nowhere = directory.path().join("nowhere");
-    assert!(matches!(rebase(nowhere, &options), Err(Error::NoStore { .. })));
-    assert!(matches!(undo_rebase(&path, true), Err(Error::NothingKept { .. })));
+    assert!(matches!(rebase(nowhere, &options), Err(tools::Error::Store(Error::NoStore { .. }))));
+    assert!(matches!(undo_rebase(&path, true), Err(tools::Error::NothingKept { .. })));
     let file = common::object_file(&path);
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let before = bytes_of(&path);
-    assert!(matches!(rebase(&path, &options), Err(Error::Damaged { .. })));
+    assert!(matches!(rebase(&path, &options), Err(tools::Error::Store(Error::Damaged { .. }))));
     assert_eq!(bytes_of(&path), before);
     assert_eq!(common::names(directory.path()), ["store"]);
 }
@@ -308,7 +308,7 @@ fn an_undo_that_would_lose_commits_needs_force() {
     drop(store);
     let refused = undo_rebase(&path, false);
     assert!(
-        matches!(&refused, Err(Error::ChangedSince { what, .. }) if what.contains("words")),
+        matches!(&refused, Err(tools::Error::ChangedSince { what, .. }) if what.contains("words")),
         "{refused:?}"
     );
     let undone = undo_rebase(&path, true).unwrap();

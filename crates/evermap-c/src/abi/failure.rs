@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use evermap_core::{Error, HeapError};
+use evermap_core::{Error, HeapError, tools};
 use libc::c_int;
 
 use crate::abi::status;
@@ -104,6 +104,16 @@ impl From<Error> for Failure {
             _ => status::errno_of(status),
         };
         Failure(Box::new(Details { status, errno, message: for_c(error.to_string()) }))
+    }
+}
+
+impl From<tools::Error> for Failure {
+    #[cold]
+    fn from(error: tools::Error) -> Failure {
+        match error {
+            tools::Error::Store(error) => error.into(),
+            other => Failure::new(status::status_of_tools(&other), other.to_string()),
+        }
     }
 }
 

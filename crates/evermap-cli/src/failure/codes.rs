@@ -2,12 +2,12 @@
 
 use std::io;
 
-use evermap::Error;
+use evermap::{Error, tools};
 
 pub fn store(error: &Error) -> u8 {
     match error {
-        Error::InvalidName { .. } | Error::BadBase { .. } => 2,
-        Error::NoStore { .. } | Error::NotFound { .. } | Error::NothingKept { .. } => 3,
+        Error::InvalidName { .. } => 2,
+        Error::NoStore { .. } | Error::NotFound { .. } => 3,
         Error::Busy { .. } | Error::AddressTaken { .. } => 4,
         Error::Foreign { .. }
         | Error::NewerFormat { .. }
@@ -16,8 +16,7 @@ pub fn store(error: &Error) -> u8 {
         | Error::OtherApplication { .. }
         | Error::OtherKind { .. }
         | Error::BadRoot { .. }
-        | Error::LogMissing { .. }
-        | Error::BadExport { .. } => 5,
+        | Error::LogMissing { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. }
         | Error::FileSizeLimit { .. }
@@ -25,6 +24,16 @@ pub fn store(error: &Error) -> u8 {
         | Error::AddressQuota { .. } => 7,
         Error::Io { source, .. } if is_out_of_resources(source.kind()) => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
+        _ => 10,
+    }
+}
+
+pub fn tools(error: &tools::Error) -> u8 {
+    match error {
+        tools::Error::Store(error) => store(error),
+        tools::Error::BadBase { .. } => 2,
+        tools::Error::NothingKept { .. } => 3,
+        tools::Error::BadExport { .. } => 5,
         _ => 10,
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use evermap::Error;
+use evermap::{Error, tools};
 use evermap_dom::{SelectorError, SelectorErrorKind};
 
 use crate::text::counted;
@@ -141,6 +141,23 @@ fn is_object_file(path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|directory| directory == "objects")
 }
 
+/// Returns the message of a rebase, an export or an import, with the command's options in its
+/// remedy.
+pub fn tools(error: &tools::Error) -> String {
+    match error {
+        tools::Error::Store(error) => store(error),
+        tools::Error::ChangedSince { path, what } => format!(
+            "store {} has changed since its rebase: {what}; `--undo --force` undoes the rebase anyway and loses the change",
+            path.display()
+        ),
+        tools::Error::PointsElsewhere { object, count, to, first } => format!(
+            "object `{object}` has {} to {to} (the first at {first}); `--force` exports it anyway, and such pointers will be invalid",
+            counted(*count, "pointer")
+        ),
+        other => other.to_string(),
+    }
+}
+
 /// Returns the message of a store error, with the command's verbs and options in its remedy.
 pub fn store(error: &Error) -> String {
     match error {
@@ -155,14 +172,6 @@ pub fn store(error: &Error) -> String {
         Error::AlreadyExists { store, object } => format!(
             "object `{object}` already exists in store {}; remove it with `evermap rm`, or choose another name",
             store.display()
-        ),
-        Error::ChangedSince { path, what } => format!(
-            "store {} has changed since its rebase: {what}; `--undo --force` undoes the rebase anyway and loses the change",
-            path.display()
-        ),
-        Error::PointsElsewhere { object, count, to, first } => format!(
-            "object `{object}` has {} to {to} (the first at {first}); `--force` exports it anyway, and such pointers will be invalid",
-            counted(*count, "pointer")
         ),
         Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_object_file(path) => {
             format!("{error}; if it is a document, parse it again with `evermap parse --force`")

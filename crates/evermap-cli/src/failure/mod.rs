@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use evermap::Error;
+use evermap::{Error, tools};
 use evermap_dom::{InvalidDocument, ParseError, ParseErrorKind, SelectorError};
 
 use crate::kinds::NonMarkup;
@@ -39,6 +39,8 @@ pub enum Failure {
     Selector(#[from] SelectorError),
     #[error("{}", messages::store(.0))]
     Store(#[from] Error),
+    #[error("{}", messages::tools(.0))]
+    Tools(tools::Error),
     #[error("object `{name}`: {source}")]
     Document { name: String, source: InvalidDocument },
     #[error("cannot read {}: {}", path.display(), messages::read(source))]
@@ -182,6 +184,15 @@ pub enum Failure {
     Demo { why: String, code: u8 },
 }
 
+impl From<tools::Error> for Failure {
+    fn from(error: tools::Error) -> Failure {
+        match error {
+            tools::Error::Store(error) => Failure::Store(error),
+            other => Failure::Tools(other),
+        }
+    }
+}
+
 impl Failure {
     /// Returns a function that reports an error of reading a file, for `map_err`.
     pub fn source<P: AsRef<Path> + ?Sized>(path: &P) -> impl Fn(io::Error) -> Failure + Copy {
@@ -242,6 +253,7 @@ impl Failure {
             | Failure::NoHome
             | Failure::Selector(_) => 2,
             Failure::Store(error) => codes::store(error),
+            Failure::Tools(error) => codes::tools(error),
             Failure::Document { .. } | Failure::NotADocument { .. } | Failure::DamageFound(_) => 5,
             Failure::StoreExists { .. } | Failure::FileExists { .. } => 9,
             Failure::TargetNotDirectory { .. } => 9,

@@ -12,6 +12,7 @@ mod backup;
 mod backup_mark;
 mod check;
 mod checksums;
+mod error;
 mod export;
 mod heap;
 mod host_tables;
@@ -33,6 +34,7 @@ pub use audit::{
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use backup_mark::original_of_backup;
 pub use check::{CheckOptions, check};
+pub use error::{Error, Result};
 pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
 pub use map::map;
 pub use rebase::{

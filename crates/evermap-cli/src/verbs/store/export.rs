@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap_complete::ArgValueCompleter;
 use evermap::Error;
-use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
+use evermap::tools::{self, ExportOptions, ExportReport, ImportOptions, ImportReport};
 use serde::Serialize;
 
 use super::rebase::{Moved, show};
@@ -81,7 +81,7 @@ impl Export {
         let options = ExportOptions::new().force(self.force).display_name(&self.file);
         let name = names::resolve_closed(directory, &self.name)?;
         let export = |target: &mut dyn Write| {
-            evermap::tools::export(directory, &name, target, &options).map_err(closed_pipe)
+            tools::export(directory, &name, target, &options).map_err(closed_pipe)
         };
         if self.file == Path::new("-") {
             if self.json {
@@ -162,9 +162,11 @@ impl Export {
 }
 
 /// Converts a broken pipe into a failure without a message: the reader may stop early.
-fn closed_pipe(error: Error) -> Failure {
+fn closed_pipe(error: tools::Error) -> Failure {
     match error {
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+        tools::Error::Store(Error::Io { source, .. })
+            if source.kind() == io::ErrorKind::BrokenPipe =>
+        {
             Failure::Output(source)
         }
         other => other.into(),
@@ -213,7 +215,7 @@ impl Import {
             options = options.name(names::check_new(name)?);
         }
         let report = if self.file == Path::new("-") {
-            evermap::tools::import(directory, &mut io::stdin().lock(), &options)?
+            tools::import(directory, &mut io::stdin().lock(), &options)?
         } else {
             let failed = Failure::source(&self.file);
             let file = File::open(&self.file).map_err(failed)?;
@@ -224,7 +226,7 @@ impl Import {
                 )));
             }
             let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
-            evermap::tools::import(directory, &mut source, &options)?
+            tools::import(directory, &mut source, &options)?
         };
         self.print_report(&report)
     }

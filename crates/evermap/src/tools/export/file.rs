@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use bytemuck::{Pod, Zeroable, bytes_of};
 
 use crate::checksum::crc32c;
-use crate::error::{Error, Result};
+use crate::error::Error as StoreError;
 use crate::format::{FILE_BYTES_MAX, PAGE_BYTES, Superblock};
+use crate::tools::error::{Error, Result};
 use crate::tools::report::quantity;
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -78,8 +79,7 @@ impl<'a> Writer<'a> {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         let written = self.target.write_all(bytes);
-        written
-            .map_err(|e| Error::from_io_sized(e, "write", &self.display_name, bytes.len() as u64))
+        written.map_err(|error| self.failed_write(error, bytes.len() as u64))
     }
 
     /// Adds a page. Page numbers must be ascending.
@@ -113,7 +113,11 @@ impl<'a> Writer<'a> {
         self.put(bytes_of(&end))?;
         self.put(&pages)?;
         let flushed = self.target.flush();
-        flushed.map_err(|e| Error::from_io_sized(e, "write", &self.display_name, self.bytes))
+        flushed.map_err(|error| self.failed_write(error, self.bytes))
+    }
+
+    fn failed_write(&self, source: std::io::Error, bytes: u64) -> Error {
+        StoreError::from_io_sized(source, "write", &self.display_name, bytes).into()
     }
 }
 
@@ -142,15 +146,15 @@ impl<'a> Reader<'a> {
             } else {
                 format!("it begins with \"{shown}\" instead of \"EVEREXP\"")
             };
-            return Err(Error::Foreign { path: reader.display_name, found });
+            return Err(StoreError::Foreign { path: reader.display_name, found }.into());
         }
         let header: Header = bytemuck::pod_read_unaligned(&bytes);
         if got >= 12 && header.version > VERSION {
-            return Err(Error::NewerFormat {
+            return Err(Error::Store(StoreError::NewerFormat {
                 path: reader.display_name,
                 found: format!("export version {}", header.version),
                 known: format!("export version {VERSION}"),
-            });
+            }));
         }
         if got < bytes.len() {
             return Err(reader.cut("a header of 64 bytes"));
@@ -225,7 +229,7 @@ impl<'a> Reader<'a> {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io(e, "read", &self.display_name)),
+                Err(e) => return Err(StoreError::from_io(e, "read", &self.display_name).into()),
             }
         }
         Ok(got)

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::api::{Import, Options};
 use crate::catalog::check_name;
-use crate::error::{Error, Result};
+use crate::error::Error as StoreError;
 use crate::format::{KIND_OBJECT, PAGE_BYTES};
 use crate::object::{Identity, ObjectPaths, WRITER_BYTE, hex, lease_of, lock_byte};
 use crate::storage::{LockKind, OpenMode, Storage};
 use crate::tools::audit::refuse_guest;
 use crate::tools::check::leases_of;
+use crate::tools::error::{Error, Result};
 use crate::tools::heap;
 use crate::tools::image::Image;
 use crate::tools::rebase::{Moves, Relocation, SuperblockChanges, paths_in, plan, write};
@@ -182,11 +183,13 @@ fn check(storage: &dyn Storage, staged: &ObjectPaths, options: &ImportOptions) -
         expected,
     };
     let image = Image::open(storage, staged).map_err(|error| match error {
-        Error::Damaged { what, found, expected, .. } => bad(format!("{what}: {found}"), expected),
-        Error::LogMissing { .. } => {
+        StoreError::Damaged { what, found, expected, .. } => {
+            bad(format!("{what}: {found}"), expected)
+        }
+        StoreError::LogMissing { .. } => {
             bad("an object that needs a log".to_string(), "an object without a log".to_string())
         }
-        other => other,
+        other => other.into(),
     })?;
     let mut findings = Findings::new(staged.path.clone(), None);
     heap::check(&image, &mut findings)?;
@@ -218,7 +221,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, options) = (directory.path().join("store"), ImportOptions::new().create(true));
         let refused = import(&path, &mut file.as_slice(), &options).unwrap_err();
-        assert!(matches!(&refused, Error::OtherKind { what, .. } if what.contains("app:heap")));
+        let Error::Store(StoreError::OtherKind { what, .. }) = &refused else {
+            panic!("{refused}");
+        };
+        assert!(what.contains("app:heap"), "{refused}");
         assert!(!path.exists());
     }
 }

@@ -10,7 +10,7 @@ mod import;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error as StoreError, Result as StoreResult};
 use crate::format::{PAGE_BYTES, RegionRecord, checksum_table_bytes};
 
 use super::audit::{
@@ -18,6 +18,7 @@ use super::audit::{
     path_of, refuse_guest, walk,
 };
 use super::check::CheckOptions;
+use super::error::{Error, Result};
 use super::image::Image;
 use super::report::Findings;
 use super::{checksums, heap};
@@ -138,13 +139,13 @@ pub fn export(
 }
 
 /// Returns an error if the object has any damage.
-fn refuse_damage(image: &Image) -> Result<()> {
+fn refuse_damage(image: &Image) -> StoreResult<()> {
     let mut findings = Findings::new(image.path().to_path_buf(), None);
     heap::check(image, &mut findings)?;
     checksums::check(image, &mut findings, None, |_| {})?;
     match findings.into_list().into_iter().next() {
         None => Ok(()),
-        Some(finding) => Err(Error::Damaged {
+        Some(finding) => Err(StoreError::Damaged {
             path: image.path().to_path_buf(),
             what: "the object",
             found: format!("{}: {}", finding.what, finding.found),
@@ -186,7 +187,7 @@ impl Found {
     }
 }
 
-fn find_elsewhere(opened: &Opened, name: &str) -> Result<(WalkResult, Option<Found>)> {
+fn find_elsewhere(opened: &Opened, name: &str) -> StoreResult<(WalkResult, Option<Found>)> {
     // Ignore the object's own addresses, some of which may not be in a region yet.
     let mut neighbours = opened.neighbours.clone();
     neighbours.objects.retain(|(_, _, holder)| holder != name);

@@ -19,7 +19,7 @@ use crate::api::{
     NewCatalog, Options, arena_for_rebase, overlapping_arenas, record_arenas, write_catalog,
 };
 use crate::catalog::{Arena, Found, Lease};
-use crate::error::{Error, Result};
+use crate::error::{Error as StoreError, Result as StoreResult};
 use crate::layout::{ADDRESSES, BUILDING, OBJECTS};
 use crate::object::lock_byte;
 use crate::storage::{LockKind, OpenMode, Storage};
@@ -27,6 +27,7 @@ use crate::storage::{LockKind, OpenMode, Storage};
 use super::audit::{Neighbours, open_found, read_listing};
 use super::backup::refuse_damage;
 use super::check::{CheckOptions, Scan, catalog_image, check};
+use super::error::{Error, Result};
 use super::host_tables;
 use super::listing::Listing;
 use relocate::write_unmoved;
@@ -162,7 +163,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
         check_base(to, length, &listing)?;
         met = overlapping_arenas(&**storage, &directory, to, length);
         if let Some((_, _, store)) = met.first().filter(|_| !options.force && !options.dry_run) {
-            return Err(is_noted(&directory, to, length, store));
+            return Err(is_noted(&directory, to, length, store).into());
         }
     }
     let to = match options.dry_run {
@@ -211,12 +212,12 @@ fn resolved(directory: &Path) -> PathBuf {
 }
 
 /// Returns the total bytes of addresses that the arenas take.
-fn total_length(listing: &Listing) -> Result<u64> {
+fn total_length(listing: &Listing) -> StoreResult<u64> {
     let mut lengths = listing.arenas.iter().map(arena_bytes);
     let total = lengths.try_fold(0u64, |sum, length| sum.checked_add(length));
     match total {
         Some(total) if total > 0 => Ok(total),
-        _ => Err(Error::OutOfAddresses {
+        _ => Err(StoreError::OutOfAddresses {
             what: "the store".to_string(),
             bytes: 0,
             why: "its arenas do not fit one after the other".to_string(),
@@ -243,8 +244,8 @@ fn check_base(base: u64, length: u64, listing: &Listing) -> Result<()> {
     Err(Error::BadBase { base, why })
 }
 
-fn is_noted(directory: &Path, to: u64, length: u64, store: &Path) -> Error {
-    Error::AddressTaken {
+fn is_noted(directory: &Path, to: u64, length: u64, store: &Path) -> StoreError {
+    StoreError::AddressTaken {
         what: format!("the new location of store {}", directory.display()),
         base: to,
         end: to + length,
@@ -261,7 +262,7 @@ fn choose(
     options: &RebaseOptions,
     listing: &Listing,
     length: u64,
-) -> Result<u64> {
+) -> StoreResult<u64> {
     let own: Vec<(u64, u64)> = listing.arenas.iter().map(|a| (a.base, a.length)).collect();
     arena_for_rebase(&options.store, directory, length, options.to, &own)
 }
@@ -291,7 +292,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Plans the relocation of every object, and writes the objects to `folder` if given.
-    fn objects(&mut self, folder: Option<&Path>) -> Result<()> {
+    fn objects(&mut self, folder: Option<&Path>) -> StoreResult<()> {
         let storage = self.options.storage();
         for (name, found) in &self.listing.objects {
             let image = open_found(self.scan, &self.listing, (name, found))?;
@@ -318,11 +319,11 @@ impl Work<'_> {
     }
 
     /// Returns an error if an object was changed since it was moved. No process has one open now.
-    fn refuse_changes(&self) -> Result<()> {
+    fn refuse_changes(&self) -> StoreResult<()> {
         for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
             let image = open_found(self.scan, &self.listing, (name, found))?;
             if image.superblock().commit_sequence != *moved {
-                return Err(Error::Busy {
+                return Err(StoreError::Busy {
                     what: format!("store {}", self.report.directory.display()),
                     holder: format!("object `{name}` was changed while the store was moved"),
                 });
@@ -332,7 +333,7 @@ impl Work<'_> {
     }
 
     /// Creates the new store, which stays locked until the returned file is dropped.
-    fn fill(&mut self, sibling: &Sibling) -> Result<Arc<dyn crate::storage::File>> {
+    fn fill(&mut self, sibling: &Sibling) -> StoreResult<Arc<dyn crate::storage::File>> {
         let storage = Arc::clone(self.options.storage());
         let lock = storage.open(&sibling.path.join(ADDRESSES), OpenMode::CreateNew)?;
         lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the new store")?;
@@ -389,14 +390,14 @@ impl Work<'_> {
 /// error the store is unchanged.
 ///
 /// ```
-/// use evermap::{Error, Store, tools};
+/// use evermap::{Store, tools};
 /// # let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("store");
 /// Store::create_new(&path)?.create::<u64, _>("answer", 42)?;
 /// tools::rebase(&path, &tools::RebaseOptions::new())?;
 /// tools::undo_rebase(&path, false)?;
 /// assert_eq!(*Store::open(&path)?.read::<u64>("answer")?, 42);
-/// assert!(matches!(tools::undo_rebase(&path, false), Err(Error::NothingKept { .. })));
+/// assert!(matches!(tools::undo_rebase(&path, false), Err(tools::Error::NothingKept { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn undo_rebase(directory: impl AsRef<Path>, force: bool) -> Result<UndoReport> {
@@ -431,10 +432,10 @@ fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoRe
 
 /// Moves the old files out of the store, leaving an empty directory, and exchanges them with the
 /// store. A crash leaves one of the states that a rebase passes through; see [`swap`].
-fn go_back(storage: &dyn Storage, directory: &Path, sibling: &Sibling) -> Result<()> {
+fn go_back(storage: &dyn Storage, directory: &Path, sibling: &Sibling) -> StoreResult<()> {
     if !storage.exchange(&directory.join(&sibling.name), &sibling.path)? {
         let why = format!("the file system of {} cannot exchange directories", directory.display());
-        return Err(Error::Unsupported { why });
+        return Err(StoreError::Unsupported { why });
     }
     storage.sync_directory(directory)?;
     sibling.exchange(storage, directory)?;
@@ -447,7 +448,7 @@ fn changed_since(
     kept: &Path,
     old: &Listing,
     options: &RebaseOptions,
-) -> Result<Option<String>> {
+) -> StoreResult<Option<String>> {
     let storage = options.storage();
     let catalog = catalog_image(&**storage, directory)?;
     // A rebase creates the catalog with one commit.
@@ -464,7 +465,7 @@ fn changed_since(
         let Some((_, before)) = old.objects.iter().find(|(_, f)| f.uuid == found.uuid) else {
             return Ok(Some(format!("object `{name}` was created")));
         };
-        let sequence = |scan, listing, found| -> Result<u64> {
+        let sequence = |scan, listing, found| -> StoreResult<u64> {
             Ok(open_found(scan, listing, (name, found))?.superblock().commit_sequence)
         };
         if sequence(&scan, &now, found)? != sequence(&old_scan, old, before)? {

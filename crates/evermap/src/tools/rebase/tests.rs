@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::error::Result;
 use crate::storage::{Disk, File, FileIdentity, FileSystem};
 use crate::{PString, PVec, Store};
 
@@ -34,7 +35,7 @@ impl Fuse {
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         left.map(drop).map_err(|_| {
             let source = std::io::Error::other("killed");
-            Error::from_io(source, "change", path)
+            StoreError::from_io(source, "change", path)
         })
     }
 }
