@@ -168,7 +168,11 @@ mod tests {
 
     #[test]
     fn every_error_has_a_status_of_its_own_name() {
-        let of_store = error_variants(include_str!("../../../evermap/src/error.rs"));
+        let mut of_store = error_variants(include_str!("../../../evermap/src/error.rs"));
+        // Only hosts of guests meet it. It has the status that it had before it was a variant.
+        let quota = Error::AddressQuota { what: String::new(), bytes: 0, why: String::new() };
+        assert_eq!(status_of(&quota), OUT_OF_ADDRESSES);
+        of_store.retain(|variant| *variant != "AddressQuota");
         let mut of_tools = error_variants(include_str!("../../../evermap/src/tools/error.rs"));
         of_tools.retain(|variant| *variant != "Store");
         assert!(of_store.len() >= 25 && of_tools.len() >= 5, "{of_store:?} {of_tools:?}");

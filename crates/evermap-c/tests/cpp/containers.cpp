@@ -5,6 +5,7 @@
 //
 // The state that round R must find is computed from the seed: rounds 0 to R-1 on plain containers.
 
+#include "aware.hpp"
 #include "check.hpp"
 
 #include <array>
@@ -56,20 +57,7 @@ struct world {
     explicit person(const char* called) : name(called) {}
     friend bool operator<(const person& a, const person& b) { return a.name < b.name; }
   };
-  // Takes an allocator.
-  struct aware {
-    using allocator_type = alloc<char>;
-    string text;
-    explicit aware(const allocator_type& a = allocator_type()) : text(a) {}
-    aware(const char* words, const allocator_type& a = allocator_type()) : text(words, a) {}
-    aware(const aware& other, const allocator_type& a) : text(other.text, a) {}
-    aware(aware&& other, const allocator_type& a) : text(std::move(other.text), a) {}
-    aware(const aware&) = default;
-    aware(aware&&) = default;
-    aware& operator=(const aware&) = default;
-    aware& operator=(aware&&) = default;
-    ~aware() = default;
-  };
+  using aware = aware_of<string>;
   struct hash_of_string {
     std::size_t operator()(const string& text) const {
       return std::hash<std::string_view>()(std::string_view(text.data(), text.size()));

@@ -7,6 +7,7 @@
 // what the same calls give elsewhere, and all its memory is in the object. Everything stays in the
 // object; a second run looks at all of it again.
 
+#include "aware.hpp"
 #include "check.hpp"
 
 #include <algorithm>
@@ -29,20 +30,7 @@ struct person {
   explicit person(const char* called) : name(called), friends({called, called}) {}
 };
 
-// Takes an allocator.
-struct aware {
-  using allocator_type = evermap::allocator<char>;
-  string text;
-  explicit aware(const allocator_type& a = allocator_type()) : text(a) {}
-  aware(const char* words, const allocator_type& a = allocator_type()) : text(words, a) {}
-  aware(const aware& other, const allocator_type& a) : text(other.text, a) {}
-  aware(aware&& other, const allocator_type& a) : text(std::move(other.text), a) {}
-  aware(const aware&) = default;
-  aware(aware&&) = default;
-  aware& operator=(const aware&) = default;
-  aware& operator=(aware&&) = default;
-  ~aware() = default;
-};
+using aware = aware_of<string>;
 
 // ---- Is all memory of a value in the object?
 
