@@ -91,7 +91,8 @@ fn rust_type(declared: &str, named: bool) -> String {
 fn in_headers(headers: &[&str]) -> Signatures {
     let mut found = Signatures::new();
     for statement in headers.iter().flat_map(|header| statements(header)) {
-        if statement.starts_with("typedef") || statement.trim_matches('}').trim().is_empty() {
+        let is_type = statement.starts_with("typedef") || statement.starts_with("enum");
+        if is_type || statement.trim_matches('}').trim().is_empty() {
             continue;
         }
         let (declared, parameters) = statement.split_once('(').unwrap();

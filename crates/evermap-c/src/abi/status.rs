@@ -110,7 +110,9 @@ pub fn status_of(error: &Error) -> em_status {
         Error::OtherApplication { .. } => OTHER_APPLICATION,
         Error::DiskFull { .. } => DISK_FULL,
         Error::NotPermitted { .. } => NOT_PERMITTED,
-        Error::OutOfAddresses { .. } | Error::AddressQuota { .. } => OUT_OF_ADDRESSES,
+        Error::OutOfAddresses { .. } => OUT_OF_ADDRESSES,
+        // Only hosts of guests meet it.
+        Error::AddressQuota { .. } => OUT_OF_ADDRESSES,
         Error::BadAllocation { .. } => BAD_ALLOCATION,
         Error::InvalidFree { .. } => INVALID_FREE,
         Error::BadRoot { .. } => BAD_ROOT,
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn every_error_has_a_status_of_its_own_name() {
         let mut of_store = error_variants(include_str!("../../../evermap/src/error.rs"));
-        // Only hosts of guests meet it. It has the status that it had before it was a variant.
+        // It has the status that it had before it was a variant.
         let quota = Error::AddressQuota { what: String::new(), bytes: 0, why: String::new() };
         assert_eq!(status_of(&quota), OUT_OF_ADDRESSES);
         of_store.retain(|variant| *variant != "AddressQuota");

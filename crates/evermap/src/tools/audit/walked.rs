@@ -1,5 +1,5 @@
-//! Vocabulary of a walk: what a block contains, which words are pointers, and the tables that a walk
-//! leaves behind.
+//! Vocabulary of a walk: what a block contains, which words are pointers, and the tables that a
+//! walk leaves behind.
 
 use super::blocks::{Blocks, Location, NUMBERS_END};
 use super::schema::{Schema, TypeNumber};
