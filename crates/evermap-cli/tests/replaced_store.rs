@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, Ran};
 use evermap::tools::{BackupOptions, RebaseOptions, rebase, restore};
-use evermap::{Error, PVec, Store};
+use evermap::{Error, PVec, Store, tools};
 
 const NAME: &str = "page";
 /// Number of paragraphs of the document in each of the two stores.
@@ -82,7 +82,8 @@ impl Stores {
             Way::Restore => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
                 let backup = self.path(&format!("backup-{}", turn % 2));
-                is_done(restore(backup, &store, true, &BackupOptions::new()).map(drop))
+                let done = restore(backup, &store, true, &BackupOptions::new());
+                is_done(done.map(drop).map_err(tools::Error::from))
             }
             Way::Rebase => {
                 let options = RebaseOptions::new();
@@ -115,10 +116,10 @@ impl Stores {
     }
 }
 
-fn is_done(replaced: Result<(), Error>) -> bool {
+fn is_done(replaced: tools::Result<()>) -> bool {
     match replaced {
         Ok(()) => true,
-        Err(Error::Busy { .. }) => false,
+        Err(tools::Error::Store(Error::Busy { .. })) => false,
         Err(error) => panic!("the replacement failed: {error}"),
     }
 }

@@ -12,7 +12,7 @@ use common::TestStore;
 use evermap::tools::{
     BackupOptions, CheckOptions, ExportOptions, ImportOptions, backup, check, export, import,
 };
-use evermap::{Error, PVec, Result, Store, WriteOptions, from_iter};
+use evermap::{Error, PVec, Result, Store, WriteOptions, from_iter, tools};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// An operation under a limit: its name for messages, and the call.
@@ -71,12 +71,21 @@ const ACTS: &[Act] = &[
     }),
     ("export and import", |at, store| {
         let mut bytes = Vec::new();
-        export(store.path(), "o", &mut bytes, &ExportOptions::new())?;
+        export(store.path(), "o", &mut bytes, &ExportOptions::new()).map_err(of_store)?;
         let imported = at.join("imported");
         Store::create_new(&imported)?;
-        import(&imported, &mut &bytes[..], &ImportOptions::new()).map(drop)
+        let report = import(&imported, &mut &bytes[..], &ImportOptions::new());
+        report.map(drop).map_err(of_store)
     }),
 ];
+
+/// Returns the error of the store that made a tool fail.
+fn of_store(error: tools::Error) -> Error {
+    match error {
+        tools::Error::Store(error) => error,
+        other => panic!("{other}"),
+    }
+}
 
 /// Recreates a lost catalog, under a limit and then without one.
 fn repair_under(bytes: u64) -> Result<()> {
