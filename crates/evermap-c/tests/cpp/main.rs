@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use staged::{Link, WARNINGS, compile_with as compile, here, staged};
+use staged::{Link, WARNINGS, compile_all, here, staged};
 
 const SANITIZED: [&str; 5] = [
     "-std=c++20",
@@ -101,6 +101,12 @@ fn elements(compiler: &str, flags: &[&str]) {
     for _ in 0..2 {
         assert_eq!(run(&program, &[&store]), "1146 cases, all looked at\n");
     }
+}
+
+/// Compiles a program of one file into a directory.
+fn compile(compiler: &str, source: &Path, into: &Path, link: Link, flags: &[&str]) -> PathBuf {
+    let program = into.join(source.file_stem().unwrap());
+    compile_all(compiler, &[source.to_path_buf()], program, link, flags)
 }
 
 #[test]

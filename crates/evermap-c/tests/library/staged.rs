@@ -109,18 +109,7 @@ pub fn compile(name: &str, into: &Path, link: Link, flags: &[&str]) -> PathBuf {
 }
 
 /// Compiles a program with a compiler of its language.
-pub fn compile_with(
-    compiler: &str,
-    source: &Path,
-    into: &Path,
-    link: Link,
-    flags: &[&str],
-) -> PathBuf {
-    let program = into.join(source.file_stem().unwrap());
-    compile_all(compiler, &[source.to_path_buf()], program, link, flags)
-}
-
-fn compile_all(
+pub fn compile_all(
     compiler: &str,
     sources: &[PathBuf],
     program: PathBuf,
