@@ -236,3 +236,24 @@ impl Current {
         drop(old);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_store_is_closed_with_its_handle_while_another_thread_looks_at_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        drop(super::super::store::Store::create_new(&path).unwrap());
+        let home = Home::open(&path, &Options::new(), false).unwrap();
+        let store = Arc::downgrade(&home.current().unwrap());
+        // A thread that opens a replaced store again holds this for every handle.
+        let current = Arc::clone(&home.current);
+        drop(home);
+        assert!(store.upgrade().is_none());
+        assert!(lock(&current.store).is_none());
+    }
+}
