@@ -12,8 +12,8 @@
 //! The layers, top down: `sandbox` and `guest` (engines, instances); `heaps` (an instance's mapped
 //! objects and its imports) and `preopens` (directories that a guest sees); `layout` (the memory of
 //! a module); `codes` (errors for guests) and `key_ring`; `access` (rights and addresses); `module`
-//! and `keys`; `application`, `guard` (faults) and `state_file`; `budget` (limits on growth), `hex`,
-//! `names` and `report`.
+//! and `keys`; `application`, `guard` (faults) and `state_file`; `budget` (limits on growth),
+//! `hex`, `names` and `report`.
 
 mod access;
 mod application;

@@ -1,4 +1,5 @@
-//! Identity of modules (the hash of their bytes, and their signatures), and rules that name modules.
+//! Identity of modules (the hash of their bytes, and their signatures), and rules that name
+//! modules.
 
 use std::fmt;
 

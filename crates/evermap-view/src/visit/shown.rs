@@ -1,5 +1,5 @@
-//! Work that remains when a page is on the screen: stores a new page, or prepares for the next visit
-//! of a stored one.
+//! Work that remains when a page is on the screen: stores a new page, or prepares for the next
+//! visit of a stored one.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,8 @@ impl Shown {
         &self.visit
     }
 
-    /// Does the work that was delayed until the page is on the screen. Does nothing without a store.
+    /// Does the work that was delayed until the page is on the screen. Without a store, does
+    /// nothing.
     ///
     /// - Stores a page that was just made, with the pixels of its first screens. Paints these rows
     ///   with `painter`. Costs a commit.

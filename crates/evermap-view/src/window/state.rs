@@ -2,8 +2,8 @@
 //!
 //! Independent of the windowing system, clocks and threads, so that tests can drive all of it. The
 //! parts of the window own their data and know nothing of each other: `visits`, `find_bar`,
-//! `pointer`, `address_bar`. `keys`, `scroll` and `links` compute. This module connects them: `input`
-//! performs commands and clicks, `navigation` changes the page.
+//! `pointer`, `address_bar`. `keys`, `scroll` and `links` compute. This module connects them:
+//! `input` performs commands and clicks, `navigation` changes the page.
 
 mod input;
 mod navigation;

@@ -163,7 +163,8 @@ impl AccessTable {
             .ok_or_else(|| self.no_application(id))
     }
 
-    /// Checks that a module may run as an application. Any module may if the application has no bindings.
+    /// Checks that a module may run as an application. Any module may if the application has no
+    /// bindings.
     ///
     /// # Errors
     /// `NotBound`, `NoApplication`, and the errors of reading the access table.

@@ -320,8 +320,8 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     }
 }
 
-/// Returns the first region that is not valid. Checked where a superblock is sealed, and where it is
-/// read.
+/// Returns the first region that is not valid. Checked where a superblock is sealed, and where it
+/// is read.
 fn first_unsound(regions: &[RegionRecord], file_length: u64) -> Option<&RegionRecord> {
     let mut file_end = 0;
     for (index, r) in regions.iter().enumerate() {

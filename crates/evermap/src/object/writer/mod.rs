@@ -184,7 +184,7 @@ impl Writer {
         self.engine.overlay().is_empty()
     }
 
-    /// Fails if no commit is possible any more, or not by this process.
+    /// Fails if an error has ended the session, and in a forked child.
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.engine.check_usable()
     }
