@@ -203,6 +203,7 @@ fn clang_with_libcxx() -> Option<&'static str> {
 }
 
 #[test]
+#[ignore = "takes long: minutes to compile"]
 fn containers_errors_and_virtual_functions_keep_their_promises_with_clang_and_libcxx() {
     let Some(clang) = clang_with_libcxx() else { return };
     let ways = [("-std=c++17", "-O0", Link::Shared), ("-std=c++20", "-O1", Link::Static)];
