@@ -9,9 +9,9 @@
 //! Programs use one of those two, which export this crate's public items. Only what they export is
 //! stable: the hidden modules may change with any version, together with them.
 //!
-//! Layers, top down; a module uses only those below it:
-//! `persist` (types that may lie in an object), `alloc`, `anonymous` (memory without a file),
-//! `error`, and `format`.
+//! Layers, top down; a module uses only those below it: `persist` (types that may lie in an
+//! object), `alloc`, `anonymous` (memory without a file), `error`, and at the bottom `format` and
+//! `nvheap` (the table of named blocks).
 
 // The derive macros refer to the crate as `evermap`, also in its own tests.
 #[cfg(test)]
