@@ -1,8 +1,8 @@
-//! Performs one operation a given number of times; `run.sh` counts its instructions and system
+//! Performs one operation a given number of times; `compare.sh` counts its instructions and system
 //! calls.
 //!
-//! It calls only functions that earlier versions of the library have, because `run.sh` builds it
-//! with those, too.
+//! It calls only functions that earlier versions of the library have, because `compare.sh` builds
+//! it with those, too.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -24,14 +24,14 @@ const BLOCKS: usize = 1000;
 const BLOCK_BYTES: usize = 64;
 const TAG: [u8; 16] = *b"pages of a test.";
 
-const USAGE: &str = "usage: evermap-cost make|read|read-raw|write|write-raw|allocate STORE TIMES
-       evermap-cost commit|commit-raw|commit-whole STORE TIMES PAGES";
+const USAGE: &str = "usage: bench-cost make|read|read-raw|write|write-raw|allocate STORE TIMES
+       bench-cost commit|commit-raw|commit-whole STORE TIMES PAGES";
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("evermap-cost: {error}");
+            eprintln!("bench-cost: {error}");
             ExitCode::FAILURE
         }
     }
@@ -42,9 +42,8 @@ fn run() -> Outcome {
     let [operation, store, times, rest @ ..] = &arguments[..] else { return Err(USAGE.into()) };
     let (store, times) = (Path::new(store), times.parse()?);
     let pages = rest.first().map_or(Ok(1), |pages| pages.parse())?;
-    let repeat = |once: fn(&Store) -> Outcome| {
-        (0..times).try_for_each(|_| once(&Store::open(store)?))
-    };
+    let repeat =
+        |once: fn(&Store) -> Outcome| (0..times).try_for_each(|_| once(&Store::open(store)?));
     match operation.as_str() {
         "make" => make(store),
         "read" => repeat(|store| {
@@ -113,7 +112,8 @@ fn commit(store: &Path, times: usize, pages: usize) -> Outcome {
         let mut words = session.root_mut();
         let words = words.as_mut_slice();
         // The vector may begin inside a page, so the last page is left out.
-        let first = (words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr()) / 8;
+        let first =
+            (words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr()) / 8;
         for page in 0..pages {
             let at = first + (round + page) % (PAGES - 1) * WORDS_PER_PAGE;
             words[at + round % WORDS_PER_PAGE] += 1;
@@ -130,7 +130,8 @@ fn commit_raw(store: &Path, times: usize, pages: usize, whole: bool) -> Outcome 
     let root = NonNull::new(session.root().address.cast::<u64>()).ok_or("no root")?;
     for round in 0..times {
         // SAFETY: the root is a block of this many words, and no other reference to it exists.
-        let words = unsafe { std::slice::from_raw_parts_mut(root.as_ptr(), PAGES * WORDS_PER_PAGE) };
+        let words =
+            unsafe { std::slice::from_raw_parts_mut(root.as_ptr(), PAGES * WORDS_PER_PAGE) };
         for page in 0..pages {
             let at = (round + page) % PAGES * WORDS_PER_PAGE;
             // Small numbers, like most words of a heap, that differ from commit to commit.

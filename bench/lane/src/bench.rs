@@ -3,17 +3,17 @@
 
 use std::path::PathBuf;
 
-use common::Outcome;
-use common::machine::{self, Fact, Remarks};
-use common::options::Options;
 use evermap_lane::bench::{Ladder, Launcher, Load, Preset, Results, Rung};
 use evermap_lane::guard::GUARDIAN_VARIABLE;
 use evermap_lane::machine::Machine;
+use harness::Outcome;
+use harness::machine::{self, Fact, Remarks};
+use harness::options::Options;
 
 use crate::{ffmpeg, stress};
 
 /// Bench that a section receives.
-pub type Bench = common::bench::Bench<Own>;
+pub type Bench = harness::bench::Bench<Own>;
 
 pub struct Own {
     /// Path of stress-ng; without it the benchmark's own load runs.
@@ -55,7 +55,8 @@ pub fn start(mut options: Options) -> Outcome<Bench> {
     let each = "a program of its own for each turn";
     let cold =
         "the clip's pages were dropped before each turn that reads the disk, and that was checked";
-    machine::describe(&mut bench, &Remarks { facts: &facts, each, cold, missing: &missing })?;
+    let notes = machine::notes(&bench, each, cold);
+    machine::describe(&mut bench, &Remarks { facts: &facts, notes, missing: &missing })?;
     Ok(bench)
 }
 
@@ -109,7 +110,7 @@ pub fn climb(
     let results = ladder.run(|turn, turns, subject, preset| {
         eprintln!("{} a second, {}: {turn} of {turns}", preset.fps, subject.name());
     })?;
-    common::ends::check_interrupted()?;
+    harness::ends::check_interrupted()?;
     Ok(results)
 }
 

@@ -2,9 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use common::Outcome;
 use evermap_lane::Policy;
 use evermap_lane::bench::{Play, Played};
+use harness::Outcome;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::Outcome;
-
-use crate::stress;
+use harness::Outcome;
+use harness::process::find_program;
 
 /// Size of the film's picture, and bytes of a decoded frame (4:2:0).
 pub const SIZE: (usize, usize) = (1_280, 720);
@@ -13,7 +12,7 @@ pub const FRAME_BYTES: usize = SIZE.0 * SIZE.1 * 3 / 2;
 pub const FPS: u32 = 24;
 
 pub fn find() -> Option<PathBuf> {
-    stress::on_path("ffmpeg")
+    find_program("ffmpeg")
 }
 
 /// Makes a film of this length, H.264 at 6 Mbit/s: a moving picture with noise, which keeps the

@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::Outcome;
+use harness::Outcome;
+use harness::process::find_program;
 
 /// Returns the path of stress-ng, if it is installed.
 pub fn find() -> Option<PathBuf> {
-    on_path("stress-ng")
-}
-
-pub fn on_path(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+    find_program("stress-ng")
 }
 
 /// Returns the first words of the program's version line.

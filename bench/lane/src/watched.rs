@@ -8,8 +8,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::Outcome;
 use evermap_lane::{Period, Quantiles};
+use harness::Outcome;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};

@@ -1,14 +1,14 @@
 //! State of this benchmark's sections beyond the shared state: the subjects and their results.
 
-use common::Outcome;
-use common::machine::{self, Fact, Remarks};
-use common::options::Options;
+use harness::Outcome;
+use harness::machine::{self, Fact, Remarks};
+use harness::options::Options;
 
 use crate::compete::Standings;
 use crate::subjects::{self, Subject};
 
 /// Bench that a section receives.
-pub type Bench = common::bench::Bench<Own>;
+pub type Bench = harness::bench::Bench<Own>;
 
 pub struct Own {
     /// Selected subjects that are installed.
@@ -18,12 +18,10 @@ pub struct Own {
 }
 
 /// Finds the subjects and prints the description of the machine.
-pub fn start(mut options: Options) -> Outcome<Bench> {
+pub fn start(options: Options) -> Outcome<Bench> {
     let python = subjects::find_python();
     let all = subjects::all_subjects(python.as_ref().ok().map(|(path, _)| path.as_path()));
     let wanted = all.into_iter().filter(|subject| options.wants_subject(&subject.name)).collect();
-    // The measured library is linked into this program.
-    options.evermap = Some(options.program.clone());
     let mut bench = Bench::new(options, Own { subjects: wanted, standings: Vec::new() })?;
     let huge = machine::text_of("/sys/kernel/mm/transparent_hugepage/enabled");
     let mut facts = vec![Fact { key: "huge_pages", name: "huge pages", value: huge }];
@@ -37,7 +35,8 @@ pub fn start(mut options: Options) -> Outcome<Bench> {
     let each = "a process that only loads, measured from inside";
     let cold = "the file's own pages were dropped, or, on packed file systems, the whole page cache, and programs were read again; \
           none of the file is cached then";
-    machine::describe(&mut bench, &Remarks { facts: &facts, each, cold, missing: &missing })?;
+    let notes = machine::notes(&bench, each, cold);
+    machine::describe(&mut bench, &Remarks { facts: &facts, notes, missing: &missing })?;
     Ok(bench)
 }
 

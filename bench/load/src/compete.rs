@@ -4,11 +4,10 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::process::{self, Cost, Failure};
-use common::raw::Origin;
-use common::samples::Samples;
-use common::{caches, ends, memory};
+use harness::Outcome;
+use harness::process::{self, Cost, Failure};
+use harness::samples::Samples;
+use harness::{caches, ends, memory};
 use serde::Serialize;
 
 use crate::bench::Bench;
@@ -66,71 +65,28 @@ impl Measured {
     }
 }
 
-/// Result of one subject.
-#[derive(Clone, Debug)]
-pub struct SubjectResult {
-    pub name: String,
-    /// Measurements of the rounds that count, or the failure.
-    pub steps: Result<Vec<Measured>, Failure>,
+pub type SubjectResult = harness::compete::SubjectResult<Measured>;
+pub type Standings = harness::compete::Standings<Cell, Measured>;
+
+pub fn finished_ms(result: &SubjectResult) -> Samples {
+    result.samples(Measured::finished_ms)
 }
 
-impl SubjectResult {
-    pub fn new(subject: &Subject) -> SubjectResult {
-        SubjectResult { name: subject.name.clone(), steps: Ok(Vec::new()) }
-    }
-
-    pub fn samples(&self, of: impl Fn(&Measured) -> f64) -> Samples {
-        let mut samples = Samples::new();
-        self.steps.iter().flatten().for_each(|step| samples.push(of(step)));
-        samples
-    }
-
-    pub fn finished_ms(&self) -> Samples {
-        self.samples(Measured::finished_ms)
-    }
-
-    /// Evermap's method, or all methods if rounds differ.
-    pub fn methods(&self) -> String {
-        let mut all: Vec<&str> = Vec::new();
-        for step in self.steps.iter().flatten() {
-            match step.taken.method.as_deref() {
-                Some(method) if !all.contains(&method) => all.push(method),
-                _ => {}
-            }
+/// Returns Evermap's method, or all methods if rounds differ.
+pub fn methods(result: &SubjectResult) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for step in result.steps.iter().flatten() {
+        match step.taken.method.as_deref() {
+            Some(method) if !all.contains(&method) => all.push(method),
+            _ => {}
         }
-        all.join(", ")
     }
+    all.join(", ")
 }
 
-/// Results of one cell.
-#[derive(Clone, Debug)]
-pub struct Standings {
-    pub cell: Cell,
-    pub results: Vec<SubjectResult>,
-}
-
-impl Standings {
-    /// Returns the result of this subject, unless it failed.
-    pub fn result(&self, name: &str) -> Option<&SubjectResult> {
-        self.results.iter().find(|result| result.name == name && result.steps.is_ok())
-    }
-
-    /// Returns the subject with the least median time. Evermap's own policies do not take part.
-    pub fn best(&self) -> Option<&SubjectResult> {
-        let others = self.results.iter().filter(|result| !Subject::is_automatic(&result.name));
-        let measured = others.filter(|result| result.steps.is_ok());
-        measured.min_by(|a, b| a.finished_ms().median().total_cmp(&b.finished_ms().median()))
-    }
-
-    /// Returns `one` divided by `other`, round by round.
-    pub fn ratios(&self, one: &str, other: &str, of: impl Fn(&Measured) -> f64) -> Option<Samples> {
-        let steps = |name: &str| self.result(name)?.steps.as_ref().ok();
-        let mut samples = Samples::new();
-        for (one, other) in steps(one)?.iter().zip(steps(other)?) {
-            samples.push(of(one) / of(other));
-        }
-        Some(samples)
-    }
+/// Returns the subject with the least median time. Evermap's own policies do not take part.
+pub fn best(standings: &Standings) -> Option<&SubjectResult> {
+    standings.least(|result| !Subject::is_automatic(&result.name), Measured::finished_ms)
 }
 
 /// Runs all subjects of a cell.
@@ -149,7 +105,8 @@ pub fn compete_beside(
     mut beside: Option<Beside<'_>>,
 ) -> Outcome<Standings> {
     let ready = Ready::new(bench, cell)?;
-    let mut results: Vec<SubjectResult> = subjects.iter().map(SubjectResult::new).collect();
+    let mut results: Vec<SubjectResult> =
+        subjects.iter().map(|subject| SubjectResult::new(&subject.name, ())).collect();
     let turns = subjects.len() + usize::from(beside.is_some());
     for (round, index) in bench.options.turns(turns) {
         match (subjects.get(index), &mut beside) {
@@ -200,22 +157,11 @@ impl Ready {
         subject: &Subject,
         (round, result): (usize, &mut SubjectResult),
     ) -> Outcome {
-        let Ok(steps) = &mut result.steps else { return Ok(()) };
-        match self.step(bench, cell, subject)? {
-            Ok(measured) => {
-                let subject = &subject.name;
-                let origin = Origin { section: cell.section, cell: &cell.name, subject, round };
-                bench.raw.add(origin, &measured)?;
-                if round > 0 {
-                    steps.push(measured);
-                }
-            }
-            Err(failure) => {
-                eprintln!("{}: {}: {failure}", cell.name, subject.name);
-                result.steps = Err(failure);
-            }
+        if result.steps.is_err() {
+            return Ok(());
         }
-        Ok(())
+        let step = self.step(bench, cell, subject)?;
+        result.note(bench, (cell.section, &cell.name, round), step)
     }
 
     /// Prepares, runs and checks one load.
@@ -313,51 +259,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::subjects::{AUTOMATIC, MAP, READ};
-
-    fn result(name: &str, walls_s: &[f64]) -> SubjectResult {
-        let step = |finished_s: &f64| {
-            let taken = Taken { finished_s: *finished_s, ..Taken::default() };
-            Measured::of(taken, Cost::default(), 1, 0)
-        };
-        SubjectResult { name: name.to_string(), steps: Ok(walls_s.iter().map(step).collect()) }
-    }
-
-    fn standings(results: Vec<SubjectResult>) -> Standings {
-        let cell = Cell {
-            section: "cells",
-            name: String::new(),
-            file: PathBuf::new(),
-            bytes: 1,
-            is_cold: false,
-            work: Work::read(100, Order::Sequential),
-            is_packed: false,
-        };
-        Standings { cell, results }
-    }
-
-    #[test]
-    fn the_best_is_neither_a_policy_nor_a_failed_subject() {
-        let mut broken = result(MAP, &[]);
-        broken.steps = Err("no".to_string());
-        let results = vec![
-            result(AUTOMATIC, &[1.0]),
-            result(READ, &[3.0]),
-            result("evermap read", &[2.0]),
-            broken,
-        ];
-        assert_eq!(standings(results).best().unwrap().name, "evermap read");
-        assert!(standings(vec![result(AUTOMATIC, &[1.0])]).best().is_none());
-    }
-
-    #[test]
-    fn a_ratio_compares_figures_of_the_same_round() {
-        let all =
-            standings(vec![result(AUTOMATIC, &[1.0, 2.0, 4.0]), result(READ, &[2.0, 8.0, 4.0])]);
-        let ratios = all.ratios(READ, AUTOMATIC, Measured::finished_ms).unwrap();
-        assert_eq!((ratios.median(), ratios.min(), ratios.max()), (2.0, 1.0, 4.0));
-        assert!(all.ratios(READ, MAP, |_| 1.0).is_none());
-    }
 
     #[test]
     fn duplicate_bytes_are_both_private_and_cached() {
@@ -371,7 +272,7 @@ mod tests {
     fn a_file_that_was_made_cold_is_not_cached() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
-        if common::volumes::kind(file.path()) == Some("tmpfs") {
+        if harness::volumes::kind(file.path()) == Some("tmpfs") {
             return eprintln!("skipped: temporary files are in memory here");
         }
         assert_eq!(cached_bytes(file.path()).unwrap(), 1 << 20);

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::random::Random;
+use harness::Outcome;
+use harness::random::Random;
 
 use crate::work::PAGE_BYTES;
 

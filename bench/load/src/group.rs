@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::guard::{Guard, remove_group};
+use harness::Outcome;
+use harness::guard::{Guard, remove_group};
 
 /// Memory controller of cgroup version 1, and root of version 2.
 const FIRST: &str = "/sys/fs/cgroup/memory";

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::{Job, find_program};
 use evermap_load::Method;
+use harness::process::{Job, find_program};
 
 use crate::work::Work;
 
@@ -125,9 +125,10 @@ pub fn find_python() -> Result<(PathBuf, String), String> {
         [own, numpy, safetensors] if output.status.success() => {
             Ok((python, format!("{own}, numpy {numpy}, safetensors {safetensors}")))
         }
-        _ => {
-            Err(format!("{} has no numpy or safetensors (run.sh installs them)", python.display()))
-        }
+        _ => Err(format!(
+            "{} has no numpy or safetensors (`bench load` installs them)",
+            python.display()
+        )),
     }
 }
 

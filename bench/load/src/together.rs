@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use common::Outcome;
-use common::process::{Cost, Failure, finish, last_lines};
+use harness::Outcome;
+use harness::process::{Cost, Failure, finish, last_lines};
 
 use crate::child::Taken;
 

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use common::Outcome;
-use common::random::Random;
+use harness::Outcome;
+use harness::random::Random;
 use serde::Serialize;
 
 pub const PAGE_BYTES: usize = 4096;

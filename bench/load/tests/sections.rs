@@ -3,58 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use common::leftovers::{left_behind, until};
-use tempfile::TempDir;
+use harness::testing::{Program, has};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-load-bench");
-
-struct Bench {
-    /// Working folder, empty after each run.
-    folder: TempDir,
-    results: TempDir,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        Bench { folder: tempfile::tempdir().unwrap(), results: tempfile::tempdir().unwrap() }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
-        command.args(["--quick", "--rounds", "1", "--folder"]).arg(self.folder.path());
-        command.arg("--images").arg(self.results.path());
-        command.arg("--json").arg(self.results.path().join("raw")).args(arguments);
-        command.env("EVERMAP_BENCH_WAIT", "0").env("EVERMAP_BENCH_MEMORY", "0");
-        command.output().unwrap()
-    }
-
-    /// Returns the output of a run that must succeed and leave nothing behind.
-    fn report(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{stderr}");
-        until("everything is undone", || left_behind(self.folder.path()).is_empty());
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn lines(&self) -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(self.results.path().join("raw")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-fn has(report: &str, all: &[&str]) {
-    for wanted in all {
-        assert!(report.contains(wanted), "{wanted} in:\n{report}");
-    }
-}
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-load");
 
 #[test]
 fn each_cell_has_all_subjects_and_compares_the_policy_with_the_best() {
-    let bench = Bench::new();
-    let report = bench.report(&["--states", "warm,sequential", "--shares", "25,100", "cells"]);
+    let program = Program::new(PROGRAM);
+    let report = program.report(&["--states", "warm,sequential", "--shares", "25,100", "cells"]);
     has(
         &report,
         &[
@@ -67,23 +25,23 @@ fn each_cell_has_all_subjects_and_compares_the_policy_with_the_best() {
             "`automatic` is within 10 % of the best in",
         ],
     );
-    let lines = bench.lines();
+    let lines = program.lines();
     let of = |name: &str| lines.iter().find(|line| line["subject"] == name).unwrap();
     assert_eq!(of("malloc+read")["checksum"], of("automatic")["checksum"]);
     assert_eq!(of("malloc+read")["cached_bytes"], 4 << 20);
     assert!(of("automatic")["method"].is_string());
-    assert!(bench.results.path().join("load-4MiB-warm.svg").exists());
+    assert!(program.results.path().join("load-4MiB-warm.svg").exists());
 }
 
 #[test]
 fn a_cold_takeover_leaves_no_cached_and_no_duplicate_bytes() {
-    let bench = Bench::new();
+    let program = Program::new(PROGRAM);
     let arguments = ["--subjects", "takeover,malloc", "--states", "cold", "--shares", "100"];
-    let report = bench.report(&[&arguments[..], &["cells"]].concat());
+    let report = program.report(&[&arguments[..], &["cells"]].concat());
     if !report.contains("| evermap takeover |") {
         return eprintln!("skipped: takeover does not work here");
     }
-    let lines = bench.lines();
+    let lines = program.lines();
     let of = |name: &str| {
         let found = lines.iter().find(|line| line["subject"] == name);
         found.unwrap_or_else(|| panic!("{name} in:\n{report}"))
@@ -94,7 +52,7 @@ fn a_cold_takeover_leaves_no_cached_and_no_duplicate_bytes() {
 
 #[test]
 fn file_systems_are_measured_or_reported_as_skipped() {
-    let report = Bench::new().report(&["--subjects", "automatic,malloc+read", "systems"]);
+    let report = Program::new(PROGRAM).report(&["--subjects", "automatic,malloc+read", "systems"]);
     for name in ["xfs", "btrfs", "tmpfs", "squashfs zstd", "erofs plain", "erofs lz4hc"] {
         let is_there = report.contains(&format!("### {name}, 4 MiB, warm"));
         assert!(is_there || report.contains(&format!("**Skipped: {name}**")), "{name}:\n{report}");
@@ -103,7 +61,7 @@ fn file_systems_are_measured_or_reported_as_skipped() {
 
 #[test]
 fn the_studys_table_shows_todays_figures_and_its_own() {
-    let report = Bench::new().report(&["study"]);
+    let report = Program::new(PROGRAM).report(&["study"]);
     has(&report, &["| 1 | read | disk |", "| 4.420 |", "| -0.461 |", "in 2005: 496 -> 317"]);
     assert!(
         report.contains("| 5 | takeover (total) |") || report.contains("**Skipped"),
@@ -113,10 +71,10 @@ fn the_studys_table_shows_todays_figures_and_its_own() {
 
 #[test]
 fn loaders_begin_together_and_the_memory_limit_is_removed_afterwards() {
-    let bench = Bench::new();
-    let report = bench.report(&["--subjects", "automatic,malloc", "loaders"]);
+    let program = Program::new(PROGRAM);
+    let report = program.report(&["--subjects", "automatic,malloc", "loaders"]);
     has(&report, &["| 4, own files |", "| 2, same file |", "times the file"]);
-    let together = bench.lines().into_iter().find(|line| line["loaders"] == 4).unwrap();
+    let together = program.lines().into_iter().find(|line| line["loaders"] == 4).unwrap();
     assert!(together["slowest_s"].as_f64().unwrap() > 0.0);
     for parent in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         let Ok(entries) = std::fs::read_dir(parent) else { continue };
@@ -135,8 +93,8 @@ fn loaders_begin_together_and_the_memory_limit_is_removed_afterwards() {
 
 #[test]
 fn goals_are_judged_or_reported_as_not_measured() {
-    let bench = Bench::new();
-    let report = bench.report(&["finish"]);
+    let program = Program::new(PROGRAM);
+    let report = program.report(&["finish"]);
     has(
         &report,
         &[
@@ -145,7 +103,7 @@ fn goals_are_judged_or_reported_as_not_measured() {
             "run `cells` in the same run",
         ],
     );
-    assert!(bench.lines().iter().any(|line| line["goal"]["at_least"] == 1.5));
+    assert!(program.lines().iter().any(|line| line["goal"]["at_least"] == 1.5));
 }
 
 #[test]
@@ -170,8 +128,5 @@ fn the_checksum_depends_only_on_the_bytes() {
 
 #[test]
 fn an_unknown_section_is_refused_with_a_list_of_choices() {
-    let output = Bench::new().run(&["cell"]);
-    assert!(!output.status.success());
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(stderr.contains("cells, systems, study, loaders, finish"), "{stderr}");
+    Program::new(PROGRAM).refuses_unknown_sections("cells, systems, study, loaders, finish");
 }

@@ -1,15 +1,15 @@
 //! State of this benchmark's sections beyond the shared state: the peers, and the results of
 //! `files`.
 
-use common::Outcome;
-use common::machine::{self, Fact, Remarks};
-use common::options::Options;
+use harness::Outcome;
+use harness::machine::{self, Fact, Remarks};
+use harness::options::Options;
 
 use crate::compete::Standings;
 use crate::subjects::{self, Subject};
 
 /// Bench that a section receives.
-pub type Bench = common::bench::Bench<Own>;
+pub type Bench = harness::bench::Bench<Own>;
 
 pub struct Own {
     pub peers: Vec<Subject>,
@@ -29,8 +29,8 @@ pub fn start(options: Options) -> Outcome<Bench> {
     };
     let each = "a new process";
     let cold = "the page cache was emptied, then programs and their libraries were read again";
-    let remarks = Remarks { facts: &[congestion], each, cold, missing: &missing };
-    machine::describe(&mut bench, &remarks)?;
+    let notes = machine::notes(&bench, each, cold);
+    machine::describe(&mut bench, &Remarks { facts: &[congestion], notes, missing: &missing })?;
     Ok(bench)
 }
 

@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::Outcome;
-use common::caches::same_bytes;
+use harness::Outcome;
+use harness::caches::same_bytes;
 
 /// Facts about a correct copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

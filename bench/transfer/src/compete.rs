@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::process::{self, Cost, Failure};
-use common::raw::Origin;
-use common::samples::Samples;
-use common::{caches, ends, memory};
+use harness::Outcome;
+use harness::process::{self, Cost, Failure};
+use harness::samples::Samples;
+use harness::{caches, ends, memory};
 use serde::Serialize;
 
 use crate::bench::Bench;
@@ -40,62 +39,29 @@ pub struct Measured {
     pub allocated_bytes: u64,
 }
 
-/// Result of one subject.
-#[derive(Clone, Debug)]
-pub struct SubjectResult {
-    pub name: String,
+/// What is known of a subject besides its measurements.
+#[derive(Clone, Debug, Default)]
+pub struct About {
     pub is_peer: bool,
-    /// Measurements of the rounds that count, or the failure.
-    pub steps: Result<Vec<Measured>, Failure>,
     pub system_calls: Option<u64>,
     /// Engines that moved the bytes, from Evermap's report.
     pub engines: Option<String>,
 }
 
-impl SubjectResult {
-    pub fn samples(&self, of: impl Fn(&Measured) -> f64) -> Samples {
-        let mut samples = Samples::new();
-        self.steps.iter().flatten().for_each(|step| samples.push(of(step)));
-        samples
-    }
+pub type SubjectResult = harness::compete::SubjectResult<Measured, About>;
+pub type Standings = harness::compete::Standings<Cell, Measured, About>;
 
-    pub fn wall_ms(&self) -> Samples {
-        self.samples(|step| step.cost.wall_ms())
-    }
-
-    pub fn cpu_ms(&self) -> Samples {
-        self.samples(|step| step.cost.cpu_ms())
-    }
+pub fn wall_ms(result: &SubjectResult) -> Samples {
+    result.samples(|step| step.cost.wall_ms())
 }
 
-/// Results of one cell.
-#[derive(Clone, Debug)]
-pub struct Standings {
-    pub cell: Cell,
-    pub results: Vec<SubjectResult>,
+pub fn cpu_ms(result: &SubjectResult) -> Samples {
+    result.samples(|step| step.cost.cpu_ms())
 }
 
-impl Standings {
-    /// Returns the result of this subject, unless it failed.
-    pub fn result(&self, name: &str) -> Option<&SubjectResult> {
-        self.results.iter().find(|result| result.name == name && result.steps.is_ok())
-    }
-
-    /// The peer with the least median time.
-    pub fn fastest_peer(&self) -> Option<&SubjectResult> {
-        let peers = self.results.iter().filter(|result| result.is_peer && result.steps.is_ok());
-        peers.min_by(|a, b| a.wall_ms().median().total_cmp(&b.wall_ms().median()))
-    }
-
-    /// Returns `one` divided by `other`, round by round.
-    pub fn ratios(&self, one: &str, other: &str, of: impl Fn(&Measured) -> f64) -> Option<Samples> {
-        let steps = |name: &str| self.result(name)?.steps.as_ref().ok();
-        let mut samples = Samples::new();
-        for (one, other) in steps(one)?.iter().zip(steps(other)?) {
-            samples.push(of(one) / of(other));
-        }
-        Some(samples)
-    }
+/// Returns the peer with the least median time.
+pub fn fastest_peer(standings: &Standings) -> Option<&SubjectResult> {
+    standings.least(|result| result.about.is_peer, |step| step.cost.wall_ms())
 }
 
 /// Runs all subjects of a cell.
@@ -103,34 +69,23 @@ pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<
     let mut results: Vec<SubjectResult> = subjects.iter().map(new_result).collect();
     caches::fill(&cell.source)?;
     for (round, index) in bench.options.turns(subjects.len()) {
-        let (subject, result) = (&subjects[index], &mut results[index]);
-        let Ok(steps) = &mut result.steps else { continue };
-        match step(bench, cell, subject)? {
-            Ok(measured) => {
-                let subject = &subject.name;
-                let origin = Origin { section: cell.section, cell: &cell.name, subject, round };
-                bench.raw.add(origin, measured)?;
-                if round > 0 {
-                    steps.push(measured);
-                }
-            }
-            Err(failure) => {
-                eprintln!("{}: {}: {failure}", cell.name, subject.name);
-                result.steps = Err(failure);
-            }
+        let result = &mut results[index];
+        if result.steps.is_ok() {
+            let step = step(bench, cell, &subjects[index])?;
+            result.note(bench, (cell.section, &cell.name, round), step)?;
         }
     }
     if cell.counted {
         for (subject, result) in
             subjects.iter().zip(&mut results).filter(|(_, result)| result.steps.is_ok())
         {
-            result.system_calls = count(bench, cell, subject)?;
+            result.about.system_calls = count(bench, cell, subject)?;
         }
     }
     for (subject, result) in
         subjects.iter().zip(&mut results).filter(|(_, result)| result.steps.is_ok())
     {
-        result.engines = engines(bench, cell, subject)?;
+        result.about.engines = engines(bench, cell, subject)?;
     }
     remove(&cell.destination)?;
     eprintln!("{}: {}", cell.section, cell.name);
@@ -138,8 +93,7 @@ pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<
 }
 
 fn new_result(subject: &Subject) -> SubjectResult {
-    let (name, is_peer) = (subject.name.clone(), subject.is_peer());
-    SubjectResult { name, is_peer, steps: Ok(Vec::new()), system_calls: None, engines: None }
+    SubjectResult::new(&subject.name, About { is_peer: subject.is_peer(), ..About::default() })
 }
 
 /// Prepares, times and checks one step.
@@ -228,61 +182,4 @@ pub fn remove(path: &Path) -> Outcome {
         Err(_) => Ok(()),
     };
     Ok(removed?)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn result(name: &str, is_peer: bool, walls_ms: &[u64]) -> SubjectResult {
-        let step = |ms: &u64| Measured {
-            cost: Cost { wall_ns: ms * 1_000_000, ..Cost::default() },
-            bytes: 1,
-            allocated_bytes: 0,
-        };
-        let steps = Ok(walls_ms.iter().map(step).collect());
-        SubjectResult { name: name.to_string(), is_peer, steps, system_calls: None, engines: None }
-    }
-
-    fn standings(results: Vec<SubjectResult>) -> Standings {
-        let cell = Cell {
-            section: "files",
-            name: String::new(),
-            source: PathBuf::new(),
-            destination: PathBuf::new(),
-            bytes: 1,
-            cold: false,
-            synced: false,
-            tree: false,
-            counted: false,
-        };
-        Standings { cell, results }
-    }
-
-    #[test]
-    fn a_ratio_compares_figures_of_the_same_round() {
-        let all = standings(vec![
-            result("evermap copy", false, &[1, 2, 4]),
-            result("cp", true, &[2, 8, 4]),
-        ]);
-        let ratios = all.ratios("cp", "evermap copy", |step| step.cost.wall_ms()).unwrap();
-        assert_eq!((ratios.median(), ratios.min(), ratios.max()), (2.0, 1.0, 4.0));
-        assert!(all.ratios("cp", "pv", |_| 1.0).is_none());
-    }
-
-    #[test]
-    fn the_fastest_peer_did_not_fail() {
-        let mut broken = result("pv", true, &[]);
-        broken.steps = Err("no".to_string());
-        let results = vec![
-            result("evermap copy", false, &[1]),
-            result("cp", true, &[3]),
-            result("dd", true, &[2]),
-            broken,
-        ];
-        assert_eq!(standings(results).fastest_peer().unwrap().name, "dd");
-        assert!(standings(vec![result("evermap copy", false, &[1])]).fastest_peer().is_none());
-    }
 }

@@ -6,9 +6,9 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::random::Random;
-use common::units::{GIB, KIB, MIB, size};
+use harness::Outcome;
+use harness::random::Random;
+use harness::units::{GIB, KIB, MIB, size};
 
 const SEED: u64 = 7;
 const WORDS: &[&str] = &[

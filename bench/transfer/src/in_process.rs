@@ -8,11 +8,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::Outcome;
-use common::ends::check_interrupted;
-use common::raw::Origin;
-use common::samples::Samples;
-use common::{memory, units};
+use harness::Outcome;
+use harness::ends::check_interrupted;
+use harness::raw::Origin;
+use harness::samples::Samples;
+use harness::{memory, units};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;

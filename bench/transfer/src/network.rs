@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Outcome;
-use common::ends::check_interrupted;
-use common::process::{self, Cost, Failure, Job, last_lines};
+use harness::Outcome;
+use harness::ends::check_interrupted;
+use harness::process::{self, Cost, Failure, Job, last_lines};
 use serde::{Deserialize, Serialize};
 
 const TIMEOUT: Duration = Duration::from_secs(10);

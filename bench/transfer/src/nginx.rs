@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Outcome;
-use common::process::find_program;
+use harness::Outcome;
+use harness::process::find_program;
 
 use crate::network::{Taken, Waking, listens, with_free_port};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::{Job, find_program};
+use harness::process::{Job, find_program};
 
 /// All engines of `evermap copy`, as named by `--engine`.
 pub const ENGINES: [&str; 12] = [

@@ -1,16 +1,13 @@
 //! Stacked bars as SVG: a row of bars for each page, a column for each medium or kind of work. The
 //! page names are at the left. Every column has its own scale, unless all values are relative to
 //! the first bars.
-//!
-//! The plotting library draws at integer coordinates, so everything is drawn ten times as large as
-//! it is shown.
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use crate::Outcome;
-use crate::samples::figure;
+use evermap_plot::canvas::{
+    Align, Canvas, Legend, RGBColor, TEXT, TITLE, colour, picture, width_of,
+};
+use harness::Outcome;
+use harness::plots::{Drawn, axis, line};
+use harness::samples::figure;
 
 /// Parts of a bar, in ms.
 #[derive(Clone, Debug, Default)]
@@ -43,139 +40,105 @@ pub struct Chart {
     pub of_first: bool,
 }
 
-const LARGER: i32 = 10;
-const NAMES: i32 = 170;
-const COLUMN: i32 = 250;
+const NAMES: f64 = 170.0;
+const COLUMN: f64 = 250.0;
 /// Width of the bars in a column; the rest is for the number after the longest.
-const BARS: i32 = 185;
-const HEAD: i32 = 92;
-const FOOT: i32 = 30;
-const BAR: i32 = 10;
-const BETWEEN_ROWS: i32 = 7;
-/// Colours that differ in lightness as well as in hue.
-const COLOURS: [RGBColor; 6] = [
-    RGBColor(0x1b, 0x1b, 0x3a),
-    RGBColor(0xc4, 0x4e, 0x52),
-    RGBColor(0xf0, 0xb4, 0x5a),
-    RGBColor(0x8c, 0x6b, 0xb1),
-    RGBColor(0x2f, 0x8f, 0x83),
-    RGBColor(0xc9, 0xce, 0xd6),
-];
-const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const PALE: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+const BARS: f64 = 185.0;
+const HEAD: f64 = 92.0;
+const FOOT: f64 = 30.0;
+const BAR: f64 = 10.0;
+const BETWEEN_ROWS: f64 = 7.0;
+/// Background of every second row.
+const STRIPE: RGBColor = RGBColor(0xf6, 0xf6, 0xf6);
 
 impl Chart {
-    fn size(&self) -> (i32, i32) {
-        let columns = self.columns.len().max(3) as i32;
-        (NAMES + COLUMN * columns, self.bottom() + FOOT)
+    fn size(&self) -> (f64, f64) {
+        (NAMES + COLUMN * self.columns.len().max(3) as f64, self.bottom() + FOOT)
     }
 
-    fn row_height(&self) -> i32 {
+    fn row_height(&self) -> f64 {
         let rows = self.columns.iter().flat_map(|column| &column.bars);
         let most = rows.map(Vec::len).max().unwrap_or(1);
-        (BAR + 1) * most as i32 + BETWEEN_ROWS
+        (BAR + 1.0) * most as f64 + BETWEEN_ROWS
     }
 
-    fn bottom(&self) -> i32 {
-        HEAD + self.row_height() * self.rows.len() as i32
+    fn bottom(&self) -> f64 {
+        HEAD + self.row_height() * self.rows.len() as f64
     }
 
     pub fn svg(&self) -> Outcome<String> {
-        let (width, height) = self.size();
-        let large = ((width * LARGER) as u32, (height * LARGER) as u32);
-        let mut svg = String::new();
-        {
-            let area = SVGBackend::with_string(&mut svg, large).into_drawing_area();
-            area.fill(&WHITE)?;
-            self.draw(&area)?;
-            area.present()?;
-        }
-        // Shows the picture at its nominal size.
-        let drawn = format!("width=\"{}\" height=\"{}\"", large.0, large.1);
-        Ok(svg.replacen(&drawn, &format!("width=\"{width}\" height=\"{height}\""), 1))
+        Ok(picture(self.size(), |canvas| self.draw(canvas))?)
     }
 
-    fn draw(&self, area: &Area) -> Outcome {
-        text(area, &self.title, (12, 20), 15, HPos::Left)?;
-        self.legend(area)?;
+    fn draw(&self, canvas: &Canvas<'_>) -> Drawn {
+        let (width, _) = self.size();
+        canvas.text(&self.title, (12.0, 20.0), TITLE, Align::Left)?;
+        let order = (width - 12.0 - width_of(&self.order, TEXT), 44.0);
+        canvas.text(&self.order, order, TEXT, Align::Left)?;
+        let legend = Legend::of(self.parts.iter().map(String::as_str), order.0 - 24.0);
+        canvas.legend(&legend, (12.0, 35.0))?;
         for (index, name) in self.rows.iter().enumerate() {
-            let top = HEAD + self.row_height() * index as i32;
+            let top = HEAD + self.row_height() * index as f64;
             if index % 2 == 1 {
-                let (width, _) = self.size();
-                rectangle(
-                    area,
-                    (4.0, width as f64 - 4.0),
-                    (top, top + self.row_height()),
-                    &RGBColor(0xf6, 0xf6, 0xf6),
-                )?;
+                let corner = (width - 4.0, top + self.row_height());
+                canvas.rectangle((4.0, top), corner, STRIPE)?;
             }
-            text(area, &short(name), (NAMES - 10, top + self.row_height() / 2), 12, HPos::Right)?;
+            let middle = (NAMES - 10.0, top + self.row_height() / 2.0);
+            canvas.text(&short(name), middle, TEXT, Align::Right)?;
         }
         for (index, column) in self.columns.iter().enumerate() {
-            self.column(area, column, NAMES + COLUMN * index as i32)?;
+            self.column(canvas, column, NAMES + COLUMN * index as f64)?;
         }
         Ok(())
     }
 
-    fn legend(&self, area: &Area) -> Outcome {
-        let mut x = 12;
-        for (name, colour) in self.parts.iter().zip(&COLOURS) {
-            rectangle(area, (f64::from(x), f64::from(x + 12)), (38, 50), colour)?;
-            text(area, name, (x + 17, 44), 12, HPos::Left)?;
-            x += 34 + (6.3 * name.len() as f64) as i32;
-        }
-        text(area, &self.order, (x + 6, 44), 12, HPos::Left)
-    }
-
-    fn column(&self, area: &Area, column: &Column, left: i32) -> Outcome {
-        text(area, &column.title, (left, HEAD - 24), 12, HPos::Left)?;
+    fn column(&self, canvas: &Canvas<'_>, column: &Column, left: f64) -> Drawn {
+        canvas.text(&column.title, (left, HEAD - 24.0), TEXT, Align::Left)?;
         let bottom = self.bottom();
         let most = match self.of_first {
             true => self.columns.iter().map(|column| self.most(column)).fold(0.0, f64::max),
             false => self.most(column),
         };
         let step = step(most);
-        let scale = f64::from(BARS) / most.max(step);
+        let scale = BARS / most.max(step);
         let mut tick = 0.0;
         while tick <= most.max(step) * 1.001 {
-            let x = f64::from(left) + tick * scale;
-            line(area, x, (HEAD - 4, bottom + 4), &PALE)?;
+            let x = left + tick * scale;
+            line(canvas, (x, HEAD - 4.0), (x, bottom + 4.0))?;
             let unit = if self.of_first { "%" } else { "ms" };
             let label = if tick == 0.0 { format!("0 {unit}") } else { format!("{tick:.0}") };
-            text(area, &label, (x.round() as i32, bottom + 13), 11, HPos::Center)?;
+            canvas.text(&label, (x, bottom + 13.0), TEXT, Align::Centre)?;
             tick += step;
         }
         for (index, bars) in column.bars.iter().enumerate() {
-            let top = HEAD + self.row_height() * index as i32 + BETWEEN_ROWS / 2 + 1;
+            let top = HEAD + self.row_height() * index as f64 + (BETWEEN_ROWS / 2.0).ceil();
             for (place, bar) in bars.iter().enumerate().filter(|(_, bar)| bar.whole() > 0.0) {
-                let top = top + (BAR + 1) * place as i32;
-                self.bar(area, (bar, &bars[0]), (left, top), scale)?;
+                let top = top + (BAR + 1.0) * place as f64;
+                self.bar(canvas, (bar, &bars[0]), (left, top), scale)?;
             }
         }
-        line(area, f64::from(left), (HEAD - 4, bottom + 4), &DARK)
+        axis(canvas, (left, HEAD - 4.0), (left, bottom + 4.0))
     }
 
     fn bar(
         &self,
-        area: &Area,
+        canvas: &Canvas<'_>,
         (bar, first): (&Bar, &Bar),
-        (left, top): (i32, i32),
+        (left, top): (f64, f64),
         scale: f64,
-    ) -> Outcome {
+    ) -> Drawn {
         let whole = self.value(bar, first);
-        let mut x = f64::from(left);
-        for (part, colour) in bar.parts.iter().zip(&COLOURS) {
+        let mut x = left;
+        for (index, part) in bar.parts.iter().enumerate().filter(|(_, part)| **part > 0.0) {
             let end = x + whole * scale * part / bar.whole().max(f64::MIN_POSITIVE);
-            rectangle(area, (x, end), (top, top + BAR - 1), colour)?;
+            canvas.rectangle((x, top), (end, top + BAR - 1.0), colour(index))?;
             x = end;
         }
         let label = match self.of_first {
             true => format!("{whole:.0}"),
             false => figure(whole),
         };
-        text(area, &label, (x.round() as i32 + 4, top + BAR / 2), 10, HPos::Left)
+        canvas.text(&label, (x + 4.0, top + BAR / 2.0), TEXT - 1.0, Align::Left)
     }
 
     /// Returns the length of the longest bar.
@@ -210,37 +173,6 @@ fn short(name: &str) -> String {
     }
     let end: String = name.chars().skip(length - MOST + 1).collect();
     format!("\u{2026}{end}")
-}
-
-fn text(area: &Area, content: &str, (x, y): (i32, i32), size: i32, anchor: HPos) -> Outcome {
-    // The library divides the given size by this factor.
-    let size = f64::from(size * LARGER) * 1.24;
-    let style = TextStyle::from(("sans-serif", size).into_font())
-        .color(&DARK)
-        .pos(Pos::new(anchor, VPos::Center));
-    area.draw(&Text::new(content.to_string(), (x * LARGER, y * LARGER), style))?;
-    Ok(())
-}
-
-fn rectangle(
-    area: &Area,
-    (from, to): (f64, f64),
-    (top, bottom): (i32, i32),
-    colour: &RGBColor,
-) -> Outcome {
-    let large = |x: f64| (x * f64::from(LARGER)).round() as i32;
-    if large(to) > large(from) {
-        let corners = [(large(from), top * LARGER), (large(to), bottom * LARGER)];
-        area.draw(&Rectangle::new(corners, colour.filled()))?;
-    }
-    Ok(())
-}
-
-fn line(area: &Area, x: f64, (top, bottom): (i32, i32), colour: &RGBColor) -> Outcome {
-    let x = (x * f64::from(LARGER)).round() as i32;
-    let style = ShapeStyle::from(colour).stroke_width(LARGER as u32);
-    area.draw(&PathElement::new([(x, top * LARGER), (x, bottom * LARGER)], style))?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -285,18 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_is_well_formed_and_has_its_nominal_size() {
-        let svg = chart(false).svg().unwrap();
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let root = document.root_element();
-        let (width, height) = chart(false).size();
-        assert_eq!(root.attribute("width"), Some(width.to_string().as_str()));
-        let drawn = format!("0 0 {} {}", width * LARGER, height * LARGER);
-        assert_eq!(root.attribute("viewBox"), Some(drawn.as_str()));
-        assert_eq!(root.attribute("height"), Some(height.to_string().as_str()));
-    }
-
-    #[test]
     fn every_bar_has_its_number_and_every_part_its_colour() {
         let texts = texts(&chart(false).svg().unwrap());
         for wanted in
@@ -306,13 +226,13 @@ mod tests {
         }
         let svg = chart(false).svg().unwrap();
         let document = roxmltree::Document::parse(&svg).unwrap();
-        let filled = |colour: &RGBColor| {
+        let filled = |colour: RGBColor| {
             let colour = format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);
             document.descendants().filter(|node| node.attribute("fill") == Some(&colour)).count()
         };
         // Two columns of four visible bars, and the legend.
-        for colour in &COLOURS {
-            assert_eq!(filled(colour), 9, "{colour:?}");
+        for index in 0..6 {
+            assert_eq!(filled(colour(index)), 9, "{index}");
         }
     }
 
@@ -345,7 +265,7 @@ mod tests {
             for (name, most) in [("x", width), ("y", height)] {
                 let Some(value) = node.attribute(name) else { continue };
                 let value: f64 = value.parse().unwrap();
-                assert!((0.0..=f64::from(most * LARGER)).contains(&value), "{name}={value}");
+                assert!((0.0..=most * 10.0).contains(&value), "{name}={value}");
             }
         }
     }

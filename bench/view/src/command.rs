@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::Outcome;
-use crate::environment::{self, find_program};
+use crate::environment;
 use crate::pages::Page;
-use crate::process::{Ended, Running};
+use harness::Outcome;
+use harness::process::find_program;
+use harness::running::{Ended, Running};
 
 pub const WIDTH: u32 = 1024;
 pub const HEIGHT: u32 = 768;
@@ -108,31 +109,12 @@ pub struct Evermap {
 }
 
 impl Evermap {
-    /// Returns the command named by `EVERMAP_COMMAND`, or `None` if the variable is `none`.
-    pub fn find() -> Outcome<Option<Evermap>> {
-        let given = std::env::var("EVERMAP_COMMAND").unwrap_or_default();
-        match given.as_str() {
-            "none" => Ok(None),
-            "" => Err(
-                "EVERMAP_COMMAND is not set: use bench/view/run.sh, which builds the command, or \
-                       set EVERMAP_COMMAND=none to measure only the peers"
-                    .into(),
-            ),
-            _ => {
-                let program =
-                    Path::new(&given).canonicalize().ok().or_else(|| find_program(&given));
-                let program =
-                    program.ok_or_else(|| format!("EVERMAP_COMMAND: {given} was not found"))?;
-                Ok(Some(Evermap { program }))
-            }
-        }
-    }
-
-    pub fn version(&self) -> Outcome<String> {
-        let home = tempfile::tempdir()?;
-        let mut command = environment::command(&self.program, home.path());
-        command.arg("--version");
-        Ok(Running::start(command)?.finish()?.output.trim().to_string())
+    /// Finds the command, by its path or in PATH.
+    pub fn find(given: &Path) -> Outcome<Evermap> {
+        let program = given.canonicalize().ok();
+        let program = program.or_else(|| find_program(&given.to_string_lossy()));
+        let program = program.ok_or_else(|| format!("{} was not found", given.display()))?;
+        Ok(Evermap { program })
     }
 }
 
@@ -195,13 +177,13 @@ impl PageStore {
     pub fn shows_kept(&self, page: &Page) -> Outcome<bool> {
         let mut command = self.command();
         command.arg("render").arg(&page.path).args(["--timing", "--json"]);
-        Ok(Report::read(&Running::start(command)?.finish()?.output)?.warm)
+        Ok(Report::read(&Running::start_family(command)?.finish()?.output)?.warm)
     }
 
     fn paint(&self, page: &Page, start: Start, options: &[&str]) -> Outcome<Painted> {
         let mut command = self.render(page, start);
         command.args(["--timing", "--json"]).args(options);
-        let ended = Running::start(command)?.finish()?;
+        let ended = Running::start_family(command)?.finish()?;
         let report = Report::read(&ended.output)?;
         let warm = matches!(start, Start::Warm);
         if warm != report.warm && !matches!(start, Start::Layers(_)) {

@@ -1,52 +1,28 @@
-//! Isolation of the measured programs, and cleanup after a signal.
+//! Isolation of the measured programs.
 //!
 //! The programs get an empty network, so that remote resources are unreachable for all of them, at
-//! once and on any machine. Mounts are private to this process, so they disappear with it however
-//! it ends. Processes that a program leaves behind become children of this process, which ends
-//! them.
+//! once and on any machine. Processes that a program leaves behind become children of this process,
+//! which ends them.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use rustix::mount::{MountPropagationFlags, mount_change};
+use harness::Outcome;
 use rustix::thread::UnshareFlags;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::Outcome;
-
-/// Available means of isolation.
-pub struct Walls {
-    pub no_network: bool,
-    /// Mounts are possible, and disappear with this process.
-    pub private_mounts: bool,
-}
-
-static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
-/// Isolates this process. Call it before any thread is started.
-pub fn prepare() -> Outcome<Walls> {
-    let flag = INTERRUPTED.get_or_init(Default::default);
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(flag))?;
-    }
+/// Isolates this process. Returns true if it has no network. Call it before any thread is started.
+pub fn prepare() -> Outcome<bool> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let private_mounts = unshare(UnshareFlags::NEWNS) && {
-        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        mount_change("/", private).is_ok()
-    };
     let no_network = unshare(UnshareFlags::NEWNET) || network_without_privilege();
     if no_network {
         loopback_up()?;
     }
-    Ok(Walls { no_network, private_mounts })
+    Ok(no_network)
 }
 
 fn unshare(flags: UnshareFlags) -> bool {
-    // SAFETY: unshares namespaces of mounts, networks and users only, never the table of open
-    // files.
+    // SAFETY: unshares namespaces of networks and users only, never the table of open files.
     unsafe { rustix::thread::unshare_unsafe(flags) }.is_ok()
 }
 
@@ -81,15 +57,6 @@ fn loopback_up() -> Outcome {
     }
 }
 
-/// Returns an error after a signal asked for termination. The caller returns it, so destructors
-/// undo everything.
-pub fn check_interrupted() -> Outcome {
-    match INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-        true => Err("interrupted".into()),
-        false => Ok(()),
-    }
-}
-
 /// Returns a command with a clean environment and this home folder.
 pub fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     let mut command = Command::new(program);
@@ -98,11 +65,4 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     // The registry of stores is in the home folder, too, not in the user's own.
     command.env("TMPDIR", home).env("XDG_RUNTIME_DIR", home);
     command
-}
-
-/// Finds a program in PATH.
-pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(name));
-    programs.find(|program| rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok())
 }

@@ -1,92 +1,81 @@
-//! Measures the viewer and other browsers, from exec to pixels, and prints tables in Markdown.
+//! Measures the viewer and other browsers, from exec to pixels.
 //!
-//! Usage: `evermap-view-bench [--help] [SECTION ...]`; without sections, all of them run. The head
-//! of each section's file says what it measures and how. Programs are always measured from outside,
-//! as new processes.
+//! Programs are always measured from outside, as new processes. The head of each section's file
+//! says what it measures and how.
 
 mod chart;
 mod command;
 mod environment;
-mod machine;
 mod media;
-mod options;
 mod pages;
 mod peers;
-mod process;
 mod ratios;
 mod screen;
 mod sections;
 
-// The common crate's files for repeated measurements and quiet moments, included by path.
-#[allow(dead_code)]
-#[path = "../../common/src/quiet.rs"]
-mod quiet;
-#[allow(dead_code)]
-#[path = "../../common/src/samples.rs"]
-mod samples;
-
 use std::process::ExitCode;
 
+use harness::Outcome;
+use harness::area::{Area, unknown_child};
+use harness::machine::{self, Fact, Remarks};
+use harness::options::{Choices, Filter, Options};
+
 use command::Evermap;
-use options::Options;
 use pages::Page;
 
-/// Result of a step. Any error ends the measurement.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+/// Bench that a section receives.
+type Bench = harness::bench::Bench<Own>;
 
-/// State that every section receives.
-struct Bench {
-    options: Options,
-    walls: environment::Walls,
+struct Own {
     pages: Vec<Page>,
     /// `None` if only peers are measured.
     evermap: Option<Evermap>,
 }
 
-type Section = (&'static str, fn(&Bench) -> Outcome);
-
-const SECTIONS: [Section; 6] = [
-    ("warm-cold", sections::warm_cold::report),
-    ("layers", sections::layers::report),
-    ("peers", sections::peers::report),
-    ("size", sections::size::report),
-    ("media", sections::media::report),
-    ("pixels", sections::pixels::report),
-];
+const AREA: Area<Own> = Area {
+    name: "view",
+    choices: Choices {
+        filters: &[
+            Filter { name: "pages", known: &[], what: "pages" },
+            Filter { name: "media", known: &[], what: "media" },
+        ],
+        pictures: Some("keep the last frame of each peer and page"),
+        images: "docs/images",
+        command: true,
+        ..Choices::NONE
+    },
+    sections: &[
+        ("warm-cold", sections::warm_cold::report),
+        ("layers", sections::layers::report),
+        ("peers", sections::peers::report),
+        ("size", sections::size::report),
+        ("media", sections::media::report),
+        ("pixels", sections::pixels::report),
+    ],
+    start,
+    child: |_, arguments| match *arguments {
+        ["disk", mount_point] => media::disk_model::serve(mount_point),
+        _ => unknown_child(arguments),
+    },
+};
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match arguments[..] {
-        ["child", "disk", mount_point] => media::disk_model::serve(mount_point),
-        _ => drive(),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("evermap-view-bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    AREA.main()
 }
 
-fn drive() -> Outcome {
-    let names = SECTIONS.map(|(name, _)| name);
-    let Some(options) = Options::read(&names)? else {
-        println!("{}", options::help(&names));
-        return Ok(());
+fn start(options: Options) -> Outcome<Bench> {
+    let pages = pages::load(&options)?;
+    let evermap = options.evermap.as_deref().map(Evermap::find).transpose()?;
+    let mut bench = Bench::new(options, Own { pages, evermap })?;
+    let network = match environment::prepare()? {
+        true => "remote resources are unreachable for all: the programs have no network",
+        false => "**the programs have the network, and may wait for remote resources**",
     };
-    let walls = environment::prepare()?;
-    let pages = pages::load(&options.filter)?;
-    let evermap = Evermap::find()?;
-    machine::describe(&pages, &walls, evermap.as_ref())?;
-    let bench = Bench { options, walls, pages, evermap };
-    for (name, report) in SECTIONS {
-        if bench.options.wants(name) {
-            quiet::wait();
-            println!("\n## {name}\n");
-            report(&bench)?;
-        }
-    }
-    Ok(())
+    let bytes: u64 = bench.own.pages.iter().map(|page| page.bytes).sum();
+    let value = format!("{} of {bytes} bytes", bench.own.pages.len());
+    let facts = [Fact { key: "pages", name: "pages", value }];
+    let cached = "programs, libraries and fonts in the page cache, unless noted";
+    let notes = [cached, network].map(str::to_string).to_vec();
+    machine::describe(&mut bench, &Remarks { facts: &facts, notes, missing: &[] })?;
+    Ok(bench)
 }

@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use harness::options::Options;
 use lol_html::{RewriteStrSettings, element, rewrite_str};
 
-use crate::Outcome;
+use harness::Outcome;
 
 /// Twenty unmodified pages from 221 bytes to 1.6 MB: news, shops, blogs, encyclopedias,
 /// specifications.
@@ -60,7 +61,7 @@ impl Page {
 }
 
 /// Returns the pages, largest first, and prints which ones are missing.
-pub fn load(filter: &[String]) -> Outcome<Vec<Page>> {
+pub fn load(options: &Options) -> Outcome<Vec<Page>> {
     let given = std::env::var("EVERMAP_CORPUS").ok().filter(|given| !given.is_empty());
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pages");
     let mut pages = Vec::new();
@@ -79,9 +80,7 @@ pub fn load(filter: &[String]) -> Outcome<Vec<Page>> {
     if pages.is_empty() {
         collect(&examples.canonicalize()?, &mut pages)?;
     }
-    if !filter.is_empty() {
-        pages.retain(|page| filter.iter().any(|part| page.name.contains(part)));
-    }
+    pages.retain(|page| options.selects("pages", &page.name));
     if pages.is_empty() {
         return Err("no pages: see EVERMAP_CORPUS and --pages".into());
     }

@@ -95,6 +95,6 @@ impl Peer {
 
     /// Returns the package to install if this peer is missing.
     pub fn missing(&self) -> Option<&'static str> {
-        environment::find_program(self.program).is_none().then_some(self.package)
+        harness::process::find_program(self.program).is_none().then_some(self.package)
     }
 }

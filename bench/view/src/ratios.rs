@@ -1,6 +1,6 @@
 //! Combines the ratios of many pages.
 
-use crate::samples::figure;
+use harness::samples::figure;
 
 /// Ratios of a section's pages.
 #[derive(Default)]

@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use memmap2::{MmapOptions, MmapRaw};
 use tempfile::TempDir;
 
-use crate::Outcome;
-use crate::environment::{self, check_interrupted};
-use crate::process::{Running, Usage};
+use harness::Outcome;
+use harness::ends::check_interrupted;
+use harness::process::Cost;
+use harness::running::Running;
 
 const GAP: Duration = Duration::from_millis(2);
 const REST: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ pub struct Shown {
     pub displayed: Duration,
     /// From before the start to the first change.
     pub first: Duration,
-    pub usage: Usage,
+    pub cost: Cost,
 }
 
 impl Screen {
@@ -74,7 +75,7 @@ impl Screen {
                 Ok(rustix::process::set_parent_process_death_signal(signal)?)
             });
         }
-        let server = Running::start(command)?;
+        let server = Running::start_family(command)?;
         drop(writer);
         let display = format!(":{}", number(reader)?);
         let file = File::open(folder.path().join("Xvfb_screen0"))?;
@@ -88,7 +89,7 @@ impl Screen {
     pub fn show(&mut self, mut command: Command, leave_strays: bool) -> Outcome<Shown> {
         self.wait_for_rest()?;
         command.env("DISPLAY", &self.display);
-        let mut running = Running::start(command)?;
+        let mut running = Running::start_family(command)?;
         let (mut first, mut last) = (None, None);
         let mut mark = (running.start, None);
         loop {
@@ -120,7 +121,7 @@ impl Screen {
         let start = running.start;
         let since = |time: Option<Instant>| time.map_or(Duration::MAX, |time| time - start);
         let (displayed, first) = (since(last), since(first));
-        Ok(Shown { displayed, first, usage: running.stop(leave_strays)? })
+        Ok(Shown { displayed, first, cost: running.stop(leave_strays)? })
     }
 
     /// Writes the last pixels, which the last program showed, as a portable pixmap (`.ppm`).
@@ -206,5 +207,5 @@ fn map(file: &File, (width, height): (u32, u32)) -> Outcome<MmapRaw> {
 
 /// Returns the package to install if Xvfb is missing.
 pub fn missing() -> Option<&'static str> {
-    environment::find_program("Xvfb").is_none().then_some("xvfb")
+    harness::process::find_program("Xvfb").is_none().then_some("xvfb")
 }

@@ -3,134 +3,63 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use tempfile::TempDir;
+use harness::testing::{Program, has};
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-evermap");
 
-struct Bench {
-    folder: TempDir,
+/// Returns the program with a copy of the stand-in that has these faults.
+fn program(faults: &[&str]) -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_bench-view"));
+    let command = program.results.path().join("evermap");
+    // `cp` copies it: a program that this process has open for writing cannot be run, and children
+    // of other tests may inherit the open file.
+    assert!(Command::new("cp").arg(FAKE).arg(&command).status().unwrap().success());
+    for fault in faults {
+        std::fs::write(program.results.path().join(fault), "").unwrap();
+    }
+    program
 }
 
-impl Bench {
-    /// Creates a folder with a copy of the stand-in that has these faults.
-    fn new(faults: &[&str]) -> Bench {
-        let folder = tempfile::tempdir().unwrap();
-        // `cp` copies it: a program that this process has open for writing cannot be run, and
-        // children of other tests may inherit the open file.
-        let mut copy = Command::new("cp");
-        let copied = copy.arg(FAKE).arg(folder.path().join("evermap")).status().unwrap();
-        assert!(copied.success());
-        for fault in faults {
-            std::fs::write(folder.path().join(fault), "").unwrap();
-        }
-        Bench { folder }
-    }
+/// Returns a run of some sections with the stand-in.
+fn command(program: &Program, sections: &[&str]) -> Command {
+    let command = program.results.path().join("evermap");
+    program.command(&[&["--evermap", command.to_str().unwrap()], sections].concat())
+}
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evermap-view-bench"));
-        command.args(["--rounds", "1", "--images"]).arg(self.folder.path()).args(arguments);
-        command.env("EVERMAP_COMMAND", self.folder.path().join("evermap"));
-        command.env("EVERMAP_BENCH_WAIT", "0").env_remove("EVERMAP_CORPUS");
-        command.env("TMPDIR", self.folder.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn report(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Returns the loop devices on files of the folder.
-    fn loop_devices(&self) -> Vec<String> {
-        let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
-        let files = devices.filter_map(|device| {
-            std::fs::read_to_string(device.path().join("loop/backing_file")).ok()
-        });
-        files.filter(|file| file.starts_with(self.path().to_str().unwrap())).collect()
-    }
-
-    /// Returns the loop devices, and the processes with the folder in their arguments.
-    fn left_behind(&self) -> Vec<String> {
-        let mut found = self.loop_devices();
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let line = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            if line.contains(self.path().to_str().unwrap()) {
-                found.push(line.replace('\0', " "));
-            }
-        }
-        found
-    }
-
-    /// Waits for the slow disk, sends a signal, and waits for the cleanup. Returns false without a
-    /// slow disk.
-    fn interrupt(&self, signal: &str) -> bool {
-        let mut command = self.command(&["--rounds", "1000", "--media", "slow", "media"]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let (start, limit) = (Instant::now(), Duration::from_secs(60));
-        while self.loop_devices().is_empty() && start.elapsed() < limit {
-            if child.try_wait().unwrap().is_some() {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-        assert!(!child.wait().unwrap().success());
-        let start = Instant::now();
-        while !self.left_behind().is_empty() && start.elapsed() < limit {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        true
-    }
+fn report(program: &Program, sections: &[&str]) -> String {
+    program.report_of(&mut command(program, sections))
 }
 
 #[test]
 fn warm_and_cold_are_compared_page_by_page_and_in_one_figure() {
-    let report = Bench::new(&[]).report(&["warm-cold", "layers", "size"]);
-    for wanted in
-        ["| article |", "| outline |", "- cold / warm: geometric mean", "- abc: geometric mean"]
-    {
-        assert!(report.contains(wanted), "{wanted} in:\n{report}");
-    }
-    assert!(report.contains("tree bytes a command"), "{report}");
+    let report = report(&program(&[]), &["warm-cold", "layers", "size"]);
+    has(&report, &["| article |", "| outline |", "- cold / warm: geometric mean"]);
+    has(&report, &["- abc: geometric mean", "tree bytes a command"]);
 }
 
 #[test]
 fn a_warm_start_that_is_cold_is_an_error_with_the_reason() {
-    let output = Bench::new(&["always-cold"]).run(&["warm-cold"]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success());
+    let program = program(&["always-cold"]);
+    let stderr = program.failure(&mut command(&program, &["warm-cold"]));
     assert!(stderr.contains("is cold and should be warm: invented"), "{stderr}");
 }
 
 #[test]
 fn different_pictures_are_an_error_that_names_the_pages() {
-    let report = Bench::new(&[]).report(&["pixels"]);
-    assert!(report.contains("3 of 3 identical"), "{report}");
-    let output = Bench::new(&["other-pixels"]).run(&["pixels"]);
+    has(&report(&program(&[]), &["pixels"]), &["3 of 3 identical"]);
+    let program = program(&["other-pixels"]);
+    let output = command(&program, &["pixels"]).output().unwrap();
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("article"));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("**different** from byte"));
+    has(&String::from_utf8_lossy(&output.stderr), &["article"]);
+    has(&String::from_utf8_lossy(&output.stdout), &["**different** from byte"]);
 }
 
 #[test]
 fn media_are_measured_and_drawn_or_reported_as_skipped() {
-    let bench = Bench::new(&[]);
-    let report = bench.report(&["media"]);
+    let program = program(&[]);
+    let report = report(&program, &["media"]);
     for medium in ["memory", "disk, in the page cache", "disk, cold", "slow disk"] {
         let measured = report.contains(&format!("### {medium}"));
         assert!(
@@ -139,49 +68,45 @@ fn media_are_measured_and_drawn_or_reported_as_skipped() {
         );
     }
     for figure in ["figure-10.svg", "figure-11.svg"] {
-        let svg = std::fs::read_to_string(bench.path().join(figure)).unwrap();
+        let svg = program.picture(figure);
         let document = roxmltree::Document::parse(&svg).unwrap();
         assert!(document.descendants().filter(|node| node.has_tag_name("rect")).count() > 10);
     }
-    let table = std::fs::read_to_string(bench.path().join("viewer-media.csv")).unwrap();
+    let table = std::fs::read_to_string(program.results.path().join("viewer-media.csv")).unwrap();
     assert!(table.lines().count() > 3 * 2, "{table}");
-    assert_eq!(bench.left_behind(), Vec::<String>::new());
+}
+
+/// Interrupts a long run on the slow disk. Returns false if there is none.
+fn interrupt(signal: &str) -> bool {
+    let program = program(&[]);
+    let evermap = program.results.path().join("evermap");
+    let evermap = evermap.to_str().unwrap();
+    let long = ["--evermap", evermap, "--rounds", "1000", "--media", "slow", "media"];
+    program.interrupt(&long, signal)
 }
 
 #[test]
 fn a_termination_signal_undoes_everything() {
-    let bench = Bench::new(&[]);
-    if !bench.interrupt("-TERM") {
-        return eprintln!("skipped: no slow disk here");
+    if !interrupt("-TERM") {
+        eprintln!("skipped: no slow disk here");
     }
-    assert_eq!(bench.left_behind(), Vec::<String>::new());
-    let entries = std::fs::read_dir(bench.path()).unwrap().flatten();
-    let folders = entries.filter(|entry| entry.path().is_dir()).count();
-    assert_eq!(folders, 0);
 }
 
 #[test]
 fn a_kill_leaves_no_mount_no_device_and_no_process() {
-    let bench = Bench::new(&[]);
-    if !bench.interrupt("-KILL") {
-        return eprintln!("skipped: no slow disk here");
+    if !interrupt("-KILL") {
+        eprintln!("skipped: no slow disk here");
     }
-    assert_eq!(bench.left_behind(), Vec::<String>::new());
 }
 
 #[test]
 fn without_the_command_its_sections_are_reported_as_skipped() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_evermap-view-bench"));
-    command.args(["warm-cold", "size"]).env("EVERMAP_COMMAND", "none");
-    let output = command.env("EVERMAP_BENCH_WAIT", "0").output().unwrap();
-    let report = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success());
+    let program = program(&[]);
+    let report = program.report(&["--evermap", "none", "warm-cold", "size"]);
     assert_eq!(report.matches("**Skipped**").count(), 2, "{report}");
 }
 
 #[test]
 fn an_unknown_section_is_refused_with_a_list_of_choices() {
-    let output = Bench::new(&[]).run(&["warm"]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("warm-cold, layers, peers"));
+    program(&[]).refuses_unknown_sections("warm-cold, layers, peers");
 }

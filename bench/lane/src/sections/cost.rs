@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use common::Outcome;
-use common::goals::Goal;
-use common::samples::{Samples, figure};
-use common::table::Table;
 use evermap_lane::bench::{Clip, PRESETS, Play, Preset, Rung};
+use harness::Outcome;
+use harness::goals::Goal;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
 use serde::Serialize;
 
 use crate::bench::{Bench, HOGS, WRITERS};
@@ -51,14 +51,14 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); rungs.len()];
         let mut before = turn(bench, &stress, preset, None, seconds)?;
         for (round, who) in bench.options.turns(rungs.len()) {
-            common::ends::check_interrupted()?;
+            harness::ends::check_interrupted()?;
             let name = rungs[who].name();
             eprintln!("{} a second, {name}: round {round}", preset.fps);
             let beside = turn(bench, &stress, preset, Some(rungs[who]), seconds)?;
             let after = turn(bench, &stress, preset, None, seconds)?;
             let cell = preset.fps.to_string();
             for (subject, turn) in [("before", before), (name, beside), ("after", after)] {
-                let origin = common::raw::Origin { section: "cost", cell: &cell, subject, round };
+                let origin = harness::raw::Origin { section: "cost", cell: &cell, subject, round };
                 bench.raw.add(origin, turn)?;
             }
             if round > 0 {
@@ -69,7 +69,6 @@ pub fn report(bench: &mut Bench) -> Outcome {
         }
         tell(bench, preset, &rungs, &pairs);
     }
-    println!("\n{}", bench.goals.table());
     Ok(())
 }
 

@@ -10,11 +10,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use common::samples::figure;
-use common::table::Table;
-use common::{Outcome, caches};
-use evermap_plot::{Kind, LineChart, Series};
 use evermap_lane::{Policy, Quantiles, Rate};
+use evermap_plot::{Kind, LineChart, Series};
+use harness::samples::figure;
+use harness::table::Table;
+use harness::{Outcome, caches};
 
 use crate::bench::{Bench, HOGS, WRITERS};
 use crate::child::Asked;
@@ -40,7 +40,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let mut all: Vec<Vec<Watched>> = vec![Vec::new(); SUBJECTS.len()];
     for round in 0..rounds {
         for at in 0..SUBJECTS.len() {
-            common::ends::check_interrupted()?;
+            harness::ends::check_interrupted()?;
             let subject = SUBJECTS[(at + round) % SUBJECTS.len()];
             eprintln!("{subject}: round {} of {rounds}", round + 1);
             let request = Request {
@@ -63,8 +63,12 @@ pub fn report(bench: &mut Bench) -> Outcome {
             std::thread::sleep(Duration::from_secs(1));
             let watched = Asked::to_watch(bench, &request)?.watched()?;
             drop(load);
-            let origin =
-                common::raw::Origin { section: "decoder", cell: "720p", subject, round: round + 1 };
+            let origin = harness::raw::Origin {
+                section: "decoder",
+                cell: "720p",
+                subject,
+                round: round + 1,
+            };
             bench.raw.add(origin, &watched)?;
             all[(at + round) % SUBJECTS.len()].push(watched);
         }

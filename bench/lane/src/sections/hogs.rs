@@ -4,11 +4,11 @@
 //!
 //! Draws `lane-hogs-24.svg` and `lane-hogs-60.svg`.
 
-use common::Outcome;
-use common::samples::figure;
-use common::table::Table;
 use evermap_lane::bench::{PRESETS, Rung};
 use evermap_plot::{Kind, LineChart, Series};
+use harness::Outcome;
+use harness::samples::figure;
+use harness::table::Table;
 
 use super::{say_notes, write_turns};
 use crate::bench::{self, Bench};

@@ -5,11 +5,11 @@
 //! Draws the completion times of the periods (`lane-completion-24.svg` and so on) and the missed
 //! deadlines (`lane-missed.svg`).
 
-use common::Outcome;
-use common::goals::Goal;
-use common::samples::{Samples, figure};
-use common::table::Table;
 use evermap_lane::bench::{PRESETS, Results, Rung};
+use harness::Outcome;
+use harness::goals::Goal;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
 
 use super::{missed, say_notes, write_turns};
 use crate::bench::{self, Bench, HOGS};
@@ -65,7 +65,6 @@ pub fn report(bench: &mut Bench) -> Outcome {
         judge(bench, &results, at);
         drawn.push(results);
     }
-    println!("\n{}", bench.goals.table());
     draw(bench, drawn)
 }
 

@@ -5,11 +5,11 @@
 //!
 //! Draws `lane-latency-missed.svg` and `lane-latency-cost.svg`.
 
-use common::Outcome;
-use common::samples::figure;
-use common::table::Table;
 use evermap_lane::bench::{PRESETS, Rung};
 use evermap_plot::{Kind, LineChart, Series};
+use harness::Outcome;
+use harness::samples::figure;
+use harness::table::Table;
 
 use super::{missed, say_notes, write_turns};
 use crate::bench::{self, Bench, HOGS};

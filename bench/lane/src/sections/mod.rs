@@ -6,34 +6,11 @@ pub mod hogs;
 pub mod ladder;
 pub mod latency;
 
-use common::bench::Section;
-use common::options::Choices;
-use common::samples::figure;
 use evermap_lane::bench::{Cell, Results, Turn};
+use harness::samples::figure;
 use serde::Serialize;
 
-use crate::bench::{Bench, Own};
-
-pub const SECTIONS: [Section<Own>; 5] = [
-    ("ladder", ladder::report),
-    ("cost", cost::report),
-    ("hogs", hogs::report),
-    ("latency", latency::report),
-    ("decoder", decoder::report),
-];
-
-/// Choices of the command line.
-pub fn choices() -> Choices<'static> {
-    Choices {
-        program: "evermap-lane-bench",
-        sections: SECTIONS.map(|(name, _)| name).to_vec(),
-        file_systems: &[],
-        states: &[],
-        sizes_quick_bytes: &[],
-        shares_percent: &[],
-        full: None,
-    }
-}
+use crate::bench::Bench;
 
 /// Turn as a nested object, because its round and subject have the names that the line uses.
 #[derive(Serialize)]
@@ -42,10 +19,15 @@ struct Figures<'a> {
 }
 
 /// Writes every turn into the raw figures.
-fn write_turns(bench: &mut Bench, section: &str, cell: &str, results: &Results) -> common::Outcome {
+fn write_turns(
+    bench: &mut Bench,
+    section: &str,
+    cell: &str,
+    results: &Results,
+) -> harness::Outcome {
     for turn in &results.turns {
         let name = turn.subject.name();
-        let origin = common::raw::Origin { section, cell, subject: &name, round: turn.round + 1 };
+        let origin = harness::raw::Origin { section, cell, subject: &name, round: turn.round + 1 };
         bench.raw.add(origin, Figures { turn })?;
     }
     Ok(())

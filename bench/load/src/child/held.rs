@@ -1,7 +1,7 @@
 //! A loaded file in memory, and the calls that load it with Evermap.
 
-use common::Outcome;
 use evermap_load::{Image, Latency, Loader, Method, Report};
+use harness::Outcome;
 
 use super::Asked;
 use super::peers::Plain;

@@ -1,7 +1,7 @@
 //! Memory of this process, from the kernel's walk over its page tables (`smaps_rollup`); the faster
 //! counters are inexact.
 
-use common::Outcome;
+use harness::Outcome;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {

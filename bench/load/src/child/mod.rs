@@ -15,8 +15,8 @@ mod peers;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use common::Outcome;
 use evermap_observe::Moment;
+use harness::Outcome;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
-use common::Outcome;
+use harness::Outcome;
 
 use super::Asked;
 use crate::subjects::{MAP, MAP_POPULATE, MAP_WILLNEED, READ};

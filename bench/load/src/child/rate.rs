@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
-use common::Outcome;
+use harness::Outcome;
 use io_uring::{IoUring, opcode, types};
 
 const DEPTH: usize = 16;

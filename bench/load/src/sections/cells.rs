@@ -5,9 +5,9 @@
 //! to 10 % slower. The least of up to 21 medians is below the usual time of any of them, so on a
 //! noisy machine `within 10 %` is hard to reach.
 
-use common::Outcome;
-use common::plots::heat::Heat;
-use common::units::{GIB, MIB, size};
+use harness::Outcome;
+use harness::plots::heat::Heat;
+use harness::units::{GIB, MIB, size};
 
 use super::{SHARES_PERCENT, tables};
 use crate::bench::Bench;
@@ -34,7 +34,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let folder = bench.folder("cells")?;
         let file = corpus::make(&folder, "file", bytes, Content::Random)?;
         for is_cold in [true, false] {
-            let is_possible = !is_cold || common::volumes::kind(&folder) != Some("tmpfs");
+            let is_possible = !is_cold || harness::volumes::kind(&folder) != Some("tmpfs");
             if is_possible && wants(bench, is_cold, "cold", "warm") {
                 all.extend(state(bench, &file, bytes, is_cold)?);
             }
@@ -60,8 +60,9 @@ fn wants(bench: &Bench, is_one: bool, one: &str, other: &str) -> bool {
 /// Returns the shares to measure. A quick run that names none uses the smallest and the largest.
 fn shares(bench: &Bench) -> Vec<u8> {
     let options = &bench.options;
-    let few = options.quick && !options.names_shares();
-    let wanted = SHARES_PERCENT.into_iter().filter(|share| options.wants_share(*share));
+    let few = options.quick && !options.has("shares");
+    let wanted =
+        SHARES_PERCENT.into_iter().filter(|share| options.selects("shares", &share.to_string()));
     wanted.filter(|share| !few || matches!(share, 10 | 100)).collect()
 }
 

@@ -7,18 +7,20 @@
 
 use std::path::{Path, PathBuf};
 
-use common::goals::Goal;
-use common::process::{self, Job};
-use common::raw::Origin;
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::units::{GIB, MIB, grouped, size};
-use common::volumes::Packed;
-use common::{Outcome, volumes};
+use harness::goals::Goal;
+use harness::process::{self, Job};
+use harness::raw::Origin;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::units::{GIB, MIB, grouped, size};
+use harness::volumes::Packed;
+use harness::{Outcome, volumes};
 
 use super::{systems, tables};
 use crate::bench::{self, Bench};
-use crate::compete::{Cell, Measured, Standings, compete, compete_beside, make_cold};
+use crate::compete::{
+    Cell, Measured, Standings, compete, compete_beside, finished_ms, make_cold, methods,
+};
 use crate::corpus::{self, Content};
 use crate::subjects::{AUTOMATIC, FINISH, MAP, READ};
 use crate::work::{Order, Work};
@@ -44,7 +46,6 @@ pub fn report(bench: &mut Bench) -> Outcome {
     std::fs::remove_dir_all(folder)?;
     compressed(bench, packed_bytes)?;
     every_cell(bench);
-    println!("{}", bench.goals.table());
     Ok(())
 }
 
@@ -130,9 +131,9 @@ fn headline_table(all: &Standings, rates: &[f64]) -> Table {
         let shares = device_shares(all, &result.name, rates);
         table.row(&[
             result.name.clone(),
-            result.methods(),
-            figure(result.finished_ms().mean()),
-            result.finished_ms().to_string(),
+            methods(result),
+            figure(finished_ms(result).mean()),
+            finished_ms(result).to_string(),
             tables::first_page(result),
             result.samples(Measured::system_ms).to_string(),
             grouped(result.samples(Measured::faults).median()),
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
     use crate::child::Taken;
     use crate::compete::SubjectResult;
-    use common::process::Cost;
+    use harness::process::Cost;
 
     #[test]
     fn a_share_of_the_devices_rate_covers_only_the_load() {
@@ -249,6 +250,7 @@ mod tests {
         let result = |name: &str, step: &Measured| SubjectResult {
             name: name.to_string(),
             steps: Ok(vec![step.clone()]),
+            about: (),
         };
         let cell = cell(String::new(), Path::new(""), 100, true, ALL_WRITTEN);
         let results = vec![result(READ, &bare), result(MAP, &bare), result(AUTOMATIC, &step)];

@@ -7,18 +7,20 @@
 
 use std::path::PathBuf;
 
-use common::process::{Cost, Failure};
-use common::raw::Origin;
-use common::samples::Samples;
-use common::table::Table;
-use common::units::{MIB, size};
-use common::{Outcome, ends, memory, volumes};
+use harness::process::{Cost, Failure};
+use harness::raw::Origin;
+use harness::samples::Samples;
+use harness::table::Table;
+use harness::units::{MIB, size};
+use harness::{Outcome, ends, memory, volumes};
 use serde::Serialize;
 
 use super::tables;
 use crate::bench::{self, Bench};
 use crate::child::Taken;
-use crate::compete::{Cell, Measured, Ready, Standings, SubjectResult, cached_bytes, make_cold};
+use crate::compete::{
+    Cell, Measured, Ready, Standings, SubjectResult, cached_bytes, make_cold, methods,
+};
 use crate::corpus::{self, Content};
 use crate::group::Group;
 use crate::subjects::Subject;
@@ -196,7 +198,8 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
     let ready = Ready::new(bench, &cell)?;
     // Adds room for the process itself, because a quick run's file is small.
     let limit_bytes = (bytes as f64 * LIMIT) as u64 + 4 * MIB;
-    let mut results: Vec<SubjectResult> = subjects.iter().map(SubjectResult::new).collect();
+    let mut results: Vec<SubjectResult> =
+        subjects.iter().map(|subject| SubjectResult::new(&subject.name, ())).collect();
     for (round, index) in bench.options.turns(subjects.len()) {
         let (subject, result) = (&subjects[index], &mut results[index]);
         let Ok(steps) = &mut result.steps else { continue };
@@ -206,7 +209,7 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
         }
         make_cold(file, false)?;
         let made = Group::new(&mut bench.guard, limit_bytes);
-        let Some(group) = common::bench::skip_on_error("a limit of memory", made) else {
+        let Some(group) = harness::bench::skip_on_error("a limit of memory", made) else {
             return Ok(());
         };
         let mut command = subject.command(ready.task(&cell));
@@ -245,7 +248,7 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
 fn picked(standings: &Standings) -> String {
     let results = standings.results.iter().filter(|result| Subject::is_automatic(&result.name));
     let each: Vec<String> =
-        results.map(|result| format!("`{}` {}", result.name, result.methods())).collect();
+        results.map(|result| format!("`{}` {}", result.name, methods(result))).collect();
     each.join("; ")
 }
 

@@ -11,13 +11,13 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use common::bench::skip_on_error;
-use common::raw::Origin;
-use common::samples::Samples;
-use common::table::Table;
-use common::units::{GIB, grouped, size};
-use common::volumes::{Packed, Volume};
-use common::{Outcome, caches, ends, memory, volumes};
+use harness::bench::skip_on_error;
+use harness::raw::Origin;
+use harness::samples::Samples;
+use harness::table::Table;
+use harness::units::{GIB, grouped, size};
+use harness::volumes::{Packed, Volume};
+use harness::{Outcome, caches, ends, memory, volumes};
 
 use super::systems;
 use crate::bench::Bench;

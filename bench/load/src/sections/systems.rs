@@ -7,10 +7,10 @@
 
 use std::path::Path;
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::units::{GIB, MIB, size};
-use common::volumes::{Packed, Volume};
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::units::{GIB, MIB, size};
+use harness::volumes::{Packed, Volume};
 
 use super::tables;
 use crate::bench::Bench;
@@ -41,7 +41,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let mut all = Vec::new();
     for bytes in sizes_bytes {
         for name in ["ext4", "xfs", "btrfs", "tmpfs"] {
-            if !bench.options.wants_file_system(name) {
+            if !bench.options.selects("file-systems", name) {
                 continue;
             }
             let Some(volume) = bench.volume(name) else { continue };
@@ -49,7 +49,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
             all.extend(measure(bench, &volume, name, bytes, false)?);
         }
         for (option, how) in PACKED {
-            if !bench.options.wants_file_system(option) {
+            if !bench.options.selects("file-systems", option) {
                 continue;
             }
             let Some(volume) = packed(bench, how, bytes)? else { continue };

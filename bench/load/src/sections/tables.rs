@@ -1,10 +1,10 @@
 //! Tables that several sections print.
 
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::units::{MIB, grouped};
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::units::{MIB, grouped};
 
-use crate::compete::{Measured, Standings, SubjectResult};
+use crate::compete::{Measured, Standings, SubjectResult, best, finished_ms, methods};
 use crate::subjects::{AUTOMATIC, FINISH};
 
 /// Highest accepted ratio to the best subject.
@@ -35,7 +35,7 @@ pub(super) fn subjects(all: &[Standings]) -> Vec<&str> {
 }
 
 pub(super) fn finished(result: &SubjectResult) -> String {
-    result.finished_ms().to_string()
+    finished_ms(result).to_string()
 }
 
 pub(super) fn first_page(result: &SubjectResult) -> String {
@@ -115,7 +115,7 @@ fn reason(failure: &str) -> &str {
 
 /// Returns the policy's time divided by the best subject's time, round by round.
 pub(super) fn against_best(standings: &Standings, policy: &str) -> Option<Samples> {
-    let best = standings.best()?.name.clone();
+    let best = best(standings)?.name.clone();
     standings.ratios(policy, &best, Measured::finished_ms)
 }
 
@@ -135,17 +135,17 @@ pub(super) fn verdicts(all: &[Standings]) -> Table {
         "within 10 %",
     ]);
     for standings in all {
-        let Some(best) = standings.best() else { continue };
+        let Some(best) = best(standings) else { continue };
         let mut row = vec![
             standings.cell.name.clone(),
             best.name.clone(),
-            figure(best.finished_ms().median()),
+            figure(finished_ms(best).median()),
         ];
         for policy in [AUTOMATIC, FINISH] {
             match (standings.result(policy), against_best(standings, policy)) {
                 (Some(result), Some(ratios)) => row.extend([
-                    result.methods(),
-                    figure(result.finished_ms().median()),
+                    methods(result),
+                    figure(finished_ms(result).median()),
                     ratios.to_string(),
                     if is_within(&ratios) { "yes" } else { "**no**" }.to_string(),
                 ]),

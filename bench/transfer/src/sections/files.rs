@@ -8,16 +8,16 @@
 
 use std::path::PathBuf;
 
-use common::Outcome;
-use common::goals::Goal;
-use common::options::Options;
-use common::plots::heat::Heat;
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::volumes::Volume;
+use harness::Outcome;
+use harness::goals::Goal;
+use harness::options::Options;
+use harness::plots::heat::Heat;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::volumes::Volume;
 
 use crate::bench::{self, Bench};
-use crate::compete::{Cell, Standings, SubjectResult, compete};
+use crate::compete::{Cell, Standings, SubjectResult, compete, cpu_ms, fastest_peer, wall_ms};
 use crate::corpus::{self, Entry, Kind};
 use crate::subjects::{POLICY, Subject};
 
@@ -45,7 +45,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     bench.evermap();
     let subjects = bench::all_subjects(bench);
     for name in FILE_SYSTEMS {
-        if !bench.options.wants_file_system(name) {
+        if !bench.options.selects("file-systems", name) {
             continue;
         }
         let Some(volume) = bench.volume(name) else { continue };
@@ -54,7 +54,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let route = Route { name: name.to_string(), from: &sources, to: &volume, always_warm };
         measure(bench, &route, &subjects)?;
         inside::report(bench, name, volume.folder(), &entries)?;
-        let across = name == "ext4" && bench.options.wants_file_system("tmpfs");
+        let across = name == "ext4" && bench.options.selects("file-systems", "tmpfs");
         if let Some(memory) = across.then(|| bench.volume("tmpfs")).flatten() {
             let route = Route {
                 name: "ext4 to tmpfs".to_string(),
@@ -117,7 +117,7 @@ fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcom
 /// Returns true if this state is wanted. A quick run that names no state uses the first and the
 /// last.
 fn wants_state(options: &Options, cold: bool, synced: bool) -> bool {
-    if options.quick && !options.names_states() {
+    if options.quick && !options.has("states") {
         return cold == synced;
     }
     let wants = |is_one: bool, one: &str, other: &str| match is_one {
@@ -137,8 +137,8 @@ fn state(cold: bool, synced: bool) -> String {
 
 /// Prints wall time, processor time and, if counted, the kernel's counts of all subjects.
 fn tables(names: &[String], all: &[Standings], counted: bool) {
-    println!("{}", by_subject("wall, ms", names, all, |result| result.wall_ms().to_string()));
-    println!("{}", by_subject("CPU, ms", names, all, |result| result.cpu_ms().to_string()));
+    println!("{}", by_subject("wall, ms", names, all, |result| wall_ms(result).to_string()));
+    println!("{}", by_subject("CPU, ms", names, all, |result| cpu_ms(result).to_string()));
     if counted {
         println!("System calls / voluntary switches / involuntary switches / page faults:\n");
         println!("{}", by_subject("", names, all, counts));
@@ -154,10 +154,12 @@ fn tables(names: &[String], all: &[Standings], counted: bool) {
 /// Lists the cases in which other engines than the requested one moved bytes.
 fn others_than_asked(names: &[String], all: &[Standings]) {
     for (name, standings) in names.iter().zip(all) {
-        let asked =
-            standings.results.iter().filter(|result| !result.is_peer && result.name != POLICY);
+        let asked = standings
+            .results
+            .iter()
+            .filter(|result| !result.about.is_peer && result.name != POLICY);
         for result in asked {
-            if let Some(used) = result.engines.as_ref().filter(|used| **used != result.name) {
+            if let Some(used) = result.about.engines.as_ref().filter(|used| **used != result.name) {
                 println!("- `{}`, {name}: in fact by {used}", result.name);
             }
         }
@@ -166,7 +168,7 @@ fn others_than_asked(names: &[String], all: &[Standings]) {
 
 fn counts(result: &SubjectResult) -> String {
     let median = |samples: Samples| format!("{:.0}", samples.median());
-    let calls = result.system_calls.map_or("?".to_string(), |calls| calls.to_string());
+    let calls = result.about.system_calls.map_or("?".to_string(), |calls| calls.to_string());
     let voluntary = median(result.samples(|step| step.cost.voluntary_switches as f64));
     let involuntary = median(result.samples(|step| step.cost.involuntary_switches as f64));
     let faults =
@@ -230,14 +232,14 @@ fn judge(names: &[String], all: &[Standings]) {
         "by",
     ]);
     for (name, standings) in names.iter().zip(all) {
-        let Some(peer) = standings.fastest_peer() else { continue };
+        let Some(peer) = fastest_peer(standings) else { continue };
         let (Some(own), Some(ratios)) = (standings.result(POLICY), against_fastest(standings))
         else {
             continue;
         };
-        let by = own.engines.as_deref().unwrap_or("?");
+        let by = own.about.engines.as_deref().unwrap_or("?");
         let met = if ratios.median() <= SLOWER_MOST { "yes" } else { "**no**" };
-        let (peer_ms, own_ms) = (peer.wall_ms().to_string(), own.wall_ms().to_string());
+        let (peer_ms, own_ms) = (wall_ms(peer).to_string(), wall_ms(own).to_string());
         table.row(&[name, &peer.name, &peer_ms, &own_ms, &ratios.to_string(), met, by]);
     }
     if all.iter().any(|standings| standings.result(POLICY).is_some()) {
@@ -247,7 +249,7 @@ fn judge(names: &[String], all: &[Standings]) {
 
 /// Returns the time of `evermap copy` divided by the fastest peer's.
 pub fn against_fastest(standings: &Standings) -> Option<Samples> {
-    let peer = standings.fastest_peer()?.name.clone();
+    let peer = fastest_peer(standings)?.name.clone();
     standings.ratios(POLICY, &peer, |step| step.cost.wall_ms())
 }
 
@@ -256,7 +258,7 @@ pub fn goals(bench: &mut Bench) {
     let limit = Goal::AtMost(SLOWER_MOST);
     for standings in &bench.own.standings {
         let Some(ratios) = against_fastest(standings) else { continue };
-        let peer = standings.fastest_peer().map_or("", |result| result.name.as_str());
+        let peer = fastest_peer(standings).map_or("", |result| result.name.as_str());
         let what = format!("{}: evermap / fastest peer", standings.cell.name);
         bench.goals.judge(&what, peer, &ratios, limit);
     }
@@ -291,10 +293,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::sections::choices;
+    use crate::AREA;
 
     fn wanted(arguments: &[&str]) -> Vec<(bool, bool)> {
-        let options = Options::parse(arguments, &choices(), &|_| None).unwrap().unwrap();
+        let options = Options::parse(arguments, &[], &AREA.choices, &|_| None).unwrap().unwrap();
         STATES.into_iter().filter(|(cold, synced)| wants_state(&options, *cold, *synced)).collect()
     }
 

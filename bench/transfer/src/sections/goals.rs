@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::goals::Goal;
-use common::units::{GIB, MIB};
-use common::volumes::Volume;
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::goals::Goal;
+use harness::units::{GIB, MIB};
+use harness::volumes::Volume;
 
 use crate::bench::Bench;
 use crate::compete::{Cell, Measured, Standings, compete};
@@ -32,7 +32,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         sockets::goals(bench, &program, &volume)?;
     }
     for name in ["ext4", "xfs", "btrfs", "tmpfs"] {
-        if !bench.options.wants_file_system(name) {
+        if !bench.options.selects("file-systems", name) {
             continue;
         }
         let Some(volume) = bench.volume(name) else { continue };
@@ -42,9 +42,6 @@ pub fn report(bench: &mut Bench) -> Outcome {
         }
     }
     files::goals(bench);
-    if !bench.goals.is_empty() {
-        println!("{}", bench.goals.table());
-    }
     Ok(())
 }
 

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::table::Table;
-use common::units::size;
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::table::Table;
+use harness::units::size;
 
 use crate::bench::Bench;
 use crate::corpus::{Entry, Kind};

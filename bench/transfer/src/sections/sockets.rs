@@ -8,16 +8,16 @@
 
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::goals::Goal;
-use common::process::{Failure, find_program};
-use common::raw::Origin;
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::units::{GIB, MIB, megabytes_per_second};
-use common::volumes::Volume;
-use common::{caches, ends, memory};
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::goals::Goal;
+use harness::process::{Failure, find_program};
+use harness::raw::Origin;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::units::{GIB, MIB, megabytes_per_second};
+use harness::volumes::Volume;
+use harness::{caches, ends, memory};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -143,7 +143,7 @@ pub fn table(results: &[Result]) -> Table {
 
 /// Returns all senders that can send a file unchanged.
 pub fn senders(bench: &Bench, evermap: Option<&Path>) -> Vec<Sender> {
-    let program = bench.own_folder().join("read-send");
+    let program = bench.options.own_folder().join("read-send");
     let mut senders = vec![Sender::ReadSend { program: program.clone(), congestion: None }];
     // Evermap requests this congestion control within one machine; UNIX sockets have none.
     senders.push(Sender::ReadSend { program, congestion: Some("reno") });
@@ -169,7 +169,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let senders = senders(bench, evermap.as_deref());
     let paced: Vec<Sender> =
         senders.iter().filter(|sender| !sender.is_unpaced()).cloned().collect();
-    let discard = bench.own_folder().join("discard");
+    let discard = bench.options.own_folder().join("discard");
     let into = memory.folder().join("received");
     let unix = format!("unix:{}", bench.folder("sockets")?.join("socket").display());
     for (kind, address) in [("TCP", TCP), ("UNIX", unix.as_str())] {
@@ -213,8 +213,8 @@ pub fn report(bench: &mut Bench) -> Outcome {
 pub fn goals(bench: &mut Bench, evermap: &Path, volume: &Volume) -> Outcome {
     let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
     let source = entry.make(volume.folder())?;
-    let discard = bench.own_folder().join("discard");
-    let read_send = bench.own_folder().join("read-send");
+    let discard = bench.options.own_folder().join("discard");
+    let read_send = bench.options.own_folder().join("read-send");
     let plain = Sender::ReadSend { program: read_send.clone(), congestion: None };
     let unpaced = Sender::ReadSend { program: read_send, congestion: Some("reno") };
     let program = evermap.to_path_buf();
@@ -271,7 +271,7 @@ fn beside_nginx(bench: &mut Bench, contest: &Contest<'_>, waking: Waking, own: &
         return Ok(());
     };
     let name = contest.source.file_name().ok_or("a file has a name")?.to_string_lossy();
-    let discard = bench.own_folder().join("discard");
+    let discard = bench.options.own_folder().join("discard");
     let (mut ratios, mut cpu) = (Samples::new(), Samples::new());
     for round in bench.options.first_round()..=bench.options.rounds {
         let (taken, cpu_ns) = server.send(&discard, waking, &name)?;

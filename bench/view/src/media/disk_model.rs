@@ -20,7 +20,7 @@ use fuser::{
 };
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::Outcome;
+use harness::Outcome;
 
 /// Size of the disk. Only written parts take memory.
 pub const DISK_BYTES: u64 = 1 << 30;

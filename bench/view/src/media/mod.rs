@@ -7,11 +7,11 @@ mod slow_disk;
 use std::fs::File;
 use std::path::Path;
 
-use memmap2::MmapOptions;
-use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
-use crate::{Outcome, machine};
+use harness::files::working;
+use harness::volumes;
+use harness::{Outcome, caches};
 
 pub use slow_disk::SlowDisk;
 
@@ -33,7 +33,7 @@ pub struct Memory(TempDir);
 
 impl Memory {
     pub fn new() -> Outcome<Memory> {
-        match machine::is_in_memory(Path::new(MEMORY)) {
+        match is_in_memory(Path::new(MEMORY)) {
             true => Ok(Memory(tempfile::tempdir_in(MEMORY)?)),
             false => Err(format!("no tmpfs at {MEMORY}").into()),
         }
@@ -98,10 +98,8 @@ impl Medium for ColdDisk {
     fn prepare(&mut self) -> Outcome {
         let (mut kept, mut pages) = (0, 0);
         for_each_file(self.0.path(), &mut |path| {
-            let file = File::open(path)?;
-            file.sync_all()?;
-            fadvise(&file, 0, None, Advice::DontNeed)?;
-            let (resident, all) = resident(&file)?;
+            caches::drop_file(path)?;
+            let (resident, all) = caches::resident_pages(&File::open(path)?)?;
             kept += resident;
             pages += all;
             Ok(())
@@ -113,15 +111,19 @@ impl Medium for ColdDisk {
     }
 }
 
+fn is_in_memory(folder: &Path) -> bool {
+    volumes::kind(folder) == Some("tmpfs")
+}
+
 fn on_disk() -> Outcome<TempDir> {
-    let parent = machine::disk_folder();
-    if machine::is_in_memory(&parent) {
+    let parent = working();
+    if is_in_memory(&parent) {
         let parent = parent.display();
         return Err(
             format!("{parent} is in memory: set EVERMAP_BENCH_DIR to a folder on a disk").into()
         );
     }
-    Ok(tempfile::Builder::new().prefix("evermap-view-bench-").tempdir_in(parent)?)
+    Ok(tempfile::Builder::new().prefix("pages-").tempdir_in(parent)?)
 }
 
 fn for_each_file(folder: &Path, what: &mut dyn FnMut(&Path) -> Outcome) -> Outcome {
@@ -135,19 +137,6 @@ fn for_each_file(folder: &Path, what: &mut dyn FnMut(&Path) -> Outcome) -> Outco
         }
     }
     Ok(())
-}
-
-/// Returns the pages of a file that are in the page cache, and all its pages.
-fn resident(file: &File) -> Outcome<(usize, usize)> {
-    let map = MmapOptions::new().map_raw_read_only(file)?;
-    let pages = map.len().div_ceil(rustix::param::page_size());
-    let mut states = vec![0; pages];
-    // SAFETY: the range is mapped, and `states` has a byte for each of its pages.
-    let result = unsafe { libc::mincore(map.as_mut_ptr().cast(), map.len(), states.as_mut_ptr()) };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error().into());
-    }
-    Ok((states.iter().filter(|state| *state & 1 == 1).count(), pages))
 }
 
 #[cfg(test)]
@@ -164,9 +153,9 @@ mod tests {
         };
         let path = disk.folder().join("file");
         std::fs::write(&path, vec![1; 1 << 20]).unwrap();
-        assert_eq!(resident(&File::open(&path).unwrap()).unwrap(), (256, 256));
+        assert_eq!(caches::resident_pages(&File::open(&path).unwrap()).unwrap(), (256, 256));
         disk.prepare().unwrap();
-        assert_eq!(resident(&File::open(&path).unwrap()).unwrap(), (0, 256));
+        assert_eq!(caches::resident_pages(&File::open(&path).unwrap()).unwrap(), (0, 256));
     }
 
     #[test]
@@ -178,6 +167,6 @@ mod tests {
         let path = memory.folder().join("file");
         std::fs::write(&path, vec![1; 1 << 20]).unwrap();
         memory.prepare().unwrap();
-        assert_eq!(resident(&File::open(&path).unwrap()).unwrap(), (256, 256));
+        assert_eq!(caches::resident_pages(&File::open(&path).unwrap()).unwrap(), (256, 256));
     }
 }

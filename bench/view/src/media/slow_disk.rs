@@ -5,9 +5,10 @@
 //! The kernel treats it like any disk, with default read-ahead. Mounting needs root; without it the
 //! medium is reported as skipped.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -15,9 +16,9 @@ use tempfile::TempDir;
 
 use super::Medium;
 use super::disk_model::{BYTES_PER_SECOND, FILE, SEEK};
-use crate::Outcome;
-use crate::environment::{Walls, find_program};
-use crate::process::Running;
+use harness::Outcome;
+use harness::process::{find_program, tool};
+use harness::running::Running;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -31,13 +32,13 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    pub fn new(walls: &Walls) -> Outcome<SlowDisk> {
+    pub fn new(can_mount: bool) -> Outcome<SlowDisk> {
         for program in ["mkfs.ext4", "mount", "umount"] {
             if find_program(program).is_none() {
                 return Err(format!("`{program}` is not installed").into());
             }
         }
-        if !Path::new("/dev/fuse").exists() || !walls.private_mounts {
+        if !Path::new("/dev/fuse").exists() || !can_mount {
             return Err("mounting it needs /dev/fuse and root".into());
         }
         let mut disk = SlowDisk {
@@ -49,11 +50,8 @@ impl SlowDisk {
         };
         disk.serve()?;
         // The lazy options write as little as possible: the model holds a gigabyte in memory.
-        let mut command = Command::new("mkfs.ext4");
-        command
-            .args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"])
-            .arg(disk.image());
-        run(command)?;
+        let options = ["-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"].map(OsStr::new);
+        tool("mkfs.ext4", &[&options[..], &[disk.image().as_os_str()]].concat())?;
         disk.mount()?;
         Ok(disk)
     }
@@ -67,7 +65,7 @@ impl SlowDisk {
         command.args(["child", "disk"]).arg(self.model.path());
         // A signal of the terminal must not stop the model before the unmount.
         command.process_group(0);
-        let mut server = Running::start(command)?;
+        let mut server = Running::start_family(command)?;
         let start = Instant::now();
         while !self.image().exists() {
             if server.ends_within(Duration::from_millis(10))? || start.elapsed() > TIMEOUT {
@@ -80,10 +78,11 @@ impl SlowDisk {
     }
 
     fn mount(&mut self) -> Outcome {
-        let mut command = Command::new("mount");
         // The loop device is detached by the unmount.
-        command.args(["-o", "loop,noatime"]).arg(self.image()).arg(self.files.path());
-        run(command)?;
+        let options = ["-o", "loop,noatime"].map(OsStr::new);
+        let places = [self.image().into_os_string(), self.files.path().into()];
+        let places = places.each_ref().map(|place| place.as_os_str());
+        tool("mount", &[options, places].concat())?;
         self.mounted = true;
         Ok(())
     }
@@ -129,18 +128,6 @@ impl Drop for SlowDisk {
         // After the unmount the server ends on its own, once the loop device has released it.
         if let Some(server) = self.server.take() {
             let _ = server.ends_within(TIMEOUT);
-        }
-    }
-}
-
-/// Runs a system tool in the normal environment.
-fn run(mut command: Command) -> Outcome {
-    let result = command.stdin(Stdio::null()).output()?;
-    match result.status.success() {
-        true => Ok(()),
-        false => {
-            let stderr = String::from_utf8_lossy(&result.stderr).trim().to_string();
-            Err(format!("{}: {stderr}", command.get_program().display()).into())
         }
     }
 }

@@ -4,11 +4,12 @@
 //! with the painted strips (abc). New processes run in turns, from exec until the last pixel is in
 //! memory.
 
+use crate::Bench;
 use crate::command::{Painted, Start};
 use crate::ratios::Ratios;
-use crate::samples::{Samples, figure, head, row};
 use crate::sections::{evermap, page_store};
-use crate::{Bench, Outcome};
+use harness::Outcome;
+use harness::samples::{Samples, figure, head, row};
 
 const ROUNDS: usize = 11;
 const STARTS: [(&str, Start); 4] = [
@@ -18,10 +19,10 @@ const STARTS: [(&str, Start); 4] = [
     ("abc", Start::Layers("abc")),
 ];
 
-pub fn report(bench: &Bench) -> Outcome {
+pub fn report(bench: &mut Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (page_store, _folder) = page_store(evermap)?;
-    let rounds = bench.options.rounds(ROUNDS);
+    let (page_store, _folder) = page_store(bench, evermap)?;
+    let rounds = bench.options.rounds_or(ROUNDS, 1);
     println!(
         "{rounds} rounds in turns. Times in ms: median (min-max); x: speed-up over nothing.\n"
     );
@@ -37,7 +38,7 @@ pub fn report(bench: &Bench) -> Outcome {
         "painting: ab, abc",
     ]);
     let mut ratios: [Ratios; 3] = Default::default();
-    for page in &bench.pages {
+    for page in &bench.own.pages {
         page_store.keep(page)?;
         let mut whole: [Samples; 4] = Default::default();
         let mut paint: [Samples; 4] = Default::default();

@@ -9,41 +9,41 @@
 
 use std::fmt::Write;
 
+use crate::Bench;
 use crate::chart::{Bar, Chart, Column};
 use crate::command::{Evermap, PageStore, Painted, Start};
-use crate::environment::Walls;
 use crate::media::{ColdDisk, Medium, Memory, SlowDisk, WarmDisk};
 use crate::pages::{self, Without};
 use crate::ratios::Ratios;
-use crate::samples::{figure, head, row};
 use crate::sections::evermap;
-use crate::{Bench, Outcome};
+use harness::Outcome;
+use harness::samples::{figure, head, row};
 
 const ROUNDS: usize = 5;
 const STARTS: [(&str, Start); 2] = [("cold", Start::Cold), ("warm", Start::Warm)];
 pub const PARTS: [&str; 6] = ["disk", "parse", "style, layout", "record", "paint", "start"];
 
-type Make = fn(&Walls) -> Outcome<Box<dyn Medium>>;
+type Make = fn(&Bench) -> Outcome<Box<dyn Medium>>;
 
 const MEDIA: [(&str, Make); 4] = [
     ("memory", |_| Ok(Box::new(Memory::new()?))),
     ("disk, in the page cache", |_| Ok(Box::new(WarmDisk::new()?))),
     ("disk, cold", |_| Ok(Box::new(ColdDisk::new()?))),
-    ("slow disk", |walls| Ok(Box::new(SlowDisk::new(walls)?))),
+    ("slow disk", |bench| Ok(Box::new(SlowDisk::new(bench.can_mount)?))),
 ];
 
-pub fn report(bench: &Bench) -> Outcome {
+pub fn report(bench: &mut Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let rounds = bench.options.rounds(ROUNDS);
+    let rounds = bench.options.rounds_or(ROUNDS, 1);
     println!(
         "{rounds} rounds in turns; ms of the process with the median time from exec to the last pixel.\n"
     );
     let mut columns = Vec::new();
-    for (name, make) in MEDIA.into_iter().filter(|(name, _)| bench.options.wants_medium(name)) {
-        match make(&bench.walls) {
+    for (name, make) in MEDIA.into_iter().filter(|(name, _)| bench.options.selects("media", name)) {
+        match make(bench) {
             Ok(mut medium) => columns.push(measure(bench, evermap, &mut *medium, rounds)?),
             Err(reason) => {
-                crate::environment::check_interrupted()?;
+                harness::ends::check_interrupted()?;
                 println!("**Skipped: {name}** ({reason})\n");
             }
         }
@@ -61,7 +61,7 @@ fn measure(
     rounds: usize,
 ) -> Outcome<Column> {
     println!("### {}\n", medium.name());
-    let copies = pages::copy(&bench.pages, &medium.folder().join("pages"), Without::Nothing)?;
+    let copies = pages::copy(&bench.own.pages, &medium.folder().join("pages"), Without::Nothing)?;
     let page_store = PageStore::new(evermap, medium.folder())?;
     for page in &copies {
         page_store.keep(page)?;
@@ -119,7 +119,7 @@ fn bar(painted: &Painted) -> Bar {
     let rest = (whole - known.iter().sum::<f64>()).max(0.0);
     let [disk, parse, layout, record, paint] = known;
     let parts = [disk, parse, layout, record, paint, rest];
-    Bar { parts, read_bytes: ended.usage.read_bytes }
+    Bar { parts, read_bytes: ended.cost.read_bytes }
 }
 
 /// Returns the median bar; of an even number, the slower one of the middle two.
@@ -133,7 +133,7 @@ fn middle(mut bars: Vec<Bar>) -> Bar {
 fn draw(bench: &Bench, columns: Vec<Column>) -> Outcome {
     let folder = &bench.options.images;
     std::fs::create_dir_all(folder)?;
-    let pages: Vec<String> = bench.pages.iter().map(|page| page.name.clone()).collect();
+    let pages: Vec<String> = bench.own.pages.iter().map(|page| page.name.clone()).collect();
     let mut table =
         format!("medium,page,from,{}\n", PARTS.map(|part| part.replace(", ", "-")).join(","));
     for column in &columns {

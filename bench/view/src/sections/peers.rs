@@ -16,15 +16,18 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::Bench;
 use crate::chart::{Bar, Chart, Column};
 use crate::command::{Evermap, HEIGHT, PageStore, Start, WIDTH};
 use crate::pages::{self, Page, Without};
 use crate::peers::{PEERS, Peer, Shows, picture};
-use crate::process::{self, Running, Usage};
 use crate::ratios::Ratios;
-use crate::samples::{Samples, figure, head, row};
 use crate::screen::{self, Screen};
-use crate::{Bench, Outcome, environment, machine};
+use harness::Outcome;
+use harness::files::working;
+use harness::process::Cost;
+use harness::running::{self, Running};
+use harness::samples::{Samples, figure, head, row};
 
 const ROUNDS: usize = 5;
 
@@ -48,7 +51,7 @@ enum Kind {
 struct StartCost {
     ms: Duration,
     first: Option<Duration>,
-    usage: Usage,
+    cost: Cost,
 }
 
 #[derive(Default)]
@@ -60,18 +63,17 @@ struct Figures {
     failure: Option<String>,
 }
 
-pub fn report(bench: &Bench) -> Outcome {
-    let others: HashSet<i32> = process::children()?.into_iter().collect();
+pub fn report(bench: &mut Bench) -> Outcome {
+    let others: HashSet<i32> = running::children()?.into_iter().collect();
     let outcome = measure(bench);
     // Ends helper processes that were left running for later starts.
-    process::end_children_except(&others)?;
+    running::end_children_except(&others)?;
     outcome
 }
 
 fn measure(bench: &Bench) -> Outcome {
-    let folder =
-        tempfile::Builder::new().prefix("evermap-view-bench-").tempdir_in(machine::disk_folder())?;
-    let copies = pages::copy(&bench.pages, &folder.path().join("pages"), Without::Scripts)?;
+    let folder = bench.temporary("peers")?;
+    let copies = pages::copy(&bench.own.pages, &folder.path().join("pages"), Without::Scripts)?;
     let mut screen = match screen::missing() {
         None => Some(Screen::start(WIDTH, HEIGHT)?),
         Some(package) => {
@@ -79,7 +81,7 @@ fn measure(bench: &Bench) -> Outcome {
             None
         }
     };
-    let rounds = bench.options.rounds(ROUNDS);
+    let rounds = bench.options.rounds_or(ROUNDS, 1);
     println!(
         "{rounds} rounds in turns on a screen of {WIDTH} x {HEIGHT}. Times in ms: median (min-max). x: time divided by \
          evermap's warm time of the same kind.\n"
@@ -135,14 +137,14 @@ fn column(
 }
 
 fn draw(bench: &Bench, columns: Vec<Column>, names: Vec<String>) -> Outcome {
-    if columns.is_empty() || bench.evermap.is_none() {
+    if columns.is_empty() || bench.own.evermap.is_none() {
         return Ok(());
     }
     let chart = Chart {
         title: "Time from the start to the displayed page, ms".to_string(),
         order: String::new(),
         parts: names,
-        rows: bench.pages.iter().map(|page| page.name.clone()).collect(),
+        rows: bench.own.pages.iter().map(|page| page.name.clone()).collect(),
         columns,
         of_first: false,
     };
@@ -155,7 +157,7 @@ fn draw(bench: &Bench, columns: Vec<Column>, names: Vec<String>) -> Outcome {
 
 fn contestants(bench: &Bench, shows: Shows, folder: &Path) -> Outcome<Vec<Contestant>> {
     let mut contestants = Vec::new();
-    if let Some(evermap) = &bench.evermap {
+    if let Some(evermap) = &bench.own.evermap {
         let folder = folder.join(format!("{shows:?}"));
         std::fs::create_dir(&folder)?;
         let warm = Kind::Warm(PageStore::new(evermap, &folder)?);
@@ -187,11 +189,11 @@ fn table(
     // Runs first-start work before the measurements.
     for contestant in contestants.iter_mut() {
         if let Err(error) = contestant.start(&copies[0], screen) {
-            environment::check_interrupted()?;
+            harness::ends::check_interrupted()?;
             println!("- {}, first start: {error}", contestant.name);
         }
     }
-    let with_evermap = bench.evermap.is_some();
+    let with_evermap = bench.own.evermap.is_some();
     let titles = titles(contestants, with_evermap);
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     head(&titles);
@@ -285,7 +287,7 @@ fn one_page(
             match contestant.start(page, screen) {
                 Ok(cost) => of.push(&cost),
                 Err(error) => {
-                    environment::check_interrupted()?;
+                    harness::ends::check_interrupted()?;
                     of.failure = Some(error.to_string());
                 }
             }
@@ -307,7 +309,7 @@ impl Contestant {
                 (self.evermap(page_store, page, Start::Warm), page_store.home().to_path_buf())
             }
             Kind::Cold(evermap) => {
-                let folder = _new_folder.insert(tempfile::tempdir_in(machine::disk_folder())?);
+                let folder = _new_folder.insert(tempfile::tempdir_in(&working())?);
                 let page_store = PageStore::new(evermap, folder.path())?;
                 let command = self.evermap(&page_store, page, Start::Cold);
                 return run(command, self.shows, page_store.home(), screen);
@@ -347,19 +349,19 @@ fn run(
         Shows::Window => {
             let screen = screen.as_mut().ok_or("no screen is running")?;
             let shown = screen.show(command, true)?;
-            Ok(StartCost { ms: shown.displayed, first: Some(shown.first), usage: shown.usage })
+            Ok(StartCost { ms: shown.displayed, first: Some(shown.first), cost: shown.cost })
         }
         Shows::Picture => {
             let path = picture(home);
             if path.exists() {
                 std::fs::remove_file(&path)?;
             }
-            let ended = Running::start(command)?.finish()?;
+            let ended = Running::start_family(command)?.finish()?;
             match path.metadata() {
                 Ok(about) if about.len() > 0 => {}
                 _ => return Err("exited successfully, but wrote no picture".into()),
             }
-            Ok(StartCost { ms: ended.whole, first: None, usage: ended.usage })
+            Ok(StartCost { ms: ended.whole, first: None, cost: ended.cost })
         }
     }
 }
@@ -370,8 +372,8 @@ impl Figures {
         if let Some(first) = cost.first {
             self.first_ms.push_ms(first);
         }
-        self.cpu_ms.push_ms(cost.usage.cpu);
-        self.rss_mib.push(cost.usage.rss_max_bytes as f64 / f64::from(1 << 20));
+        self.cpu_ms.push(cost.cost.cpu_ms());
+        self.rss_mib.push(cost.cost.rss_max_bytes as f64 / f64::from(1 << 20));
     }
 
     /// Median time; NaN after a failure.

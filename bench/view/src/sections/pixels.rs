@@ -1,22 +1,23 @@
 //! Compares warm and cold pictures of whole pages, byte for byte.
 
+use crate::Bench;
 use crate::command::Start;
-use crate::process::Running;
-use crate::samples::{head, row};
 use crate::sections::{evermap, page_store};
-use crate::{Bench, Outcome};
+use harness::Outcome;
+use harness::running::Running;
+use harness::samples::{head, row};
 
-pub fn report(bench: &Bench) -> Outcome {
+pub fn report(bench: &mut Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (page_store, folder) = page_store(evermap)?;
+    let (page_store, folder) = page_store(bench, evermap)?;
     head(&["page", "picture, bytes", "cold and warm"]);
     let mut different = Vec::new();
-    for page in &bench.pages {
+    for page in &bench.own.pages {
         page_store.keep(page)?;
         let mut pictures = Vec::new();
         for (name, start) in [("cold.png", Start::Cold), ("warm.png", Start::Warm)] {
             let path = folder.path().join(name);
-            Running::start(page_store.picture(page, start, true, &path))?.finish()?;
+            Running::start_family(page_store.picture(page, start, true, &path))?.finish()?;
             pictures.push(std::fs::read(&path)?);
             std::fs::remove_file(&path)?;
         }
@@ -30,7 +31,11 @@ pub fn report(bench: &Bench) -> Outcome {
         };
         row(&[page.name.clone(), pictures[0].len().to_string(), verdict]);
     }
-    println!("\n{} of {} identical.", bench.pages.len() - different.len(), bench.pages.len());
+    println!(
+        "\n{} of {} identical.",
+        bench.own.pages.len() - different.len(),
+        bench.own.pages.len()
+    );
     match different.is_empty() {
         true => Ok(()),
         false => Err(format!("cold and warm differ: {}", different.join(", ")).into()),

@@ -3,14 +3,15 @@
 //! The table has the page block (the tree) without fonts and images, which pages share, and each of
 //! the other parts.
 
+use crate::Bench;
 use crate::ratios::Ratios;
-use crate::samples::{figure, head, row};
 use crate::sections::{evermap, page_store};
-use crate::{Bench, Outcome};
+use harness::Outcome;
+use harness::samples::{figure, head, row};
 
-pub fn report(bench: &Bench) -> Outcome {
+pub fn report(bench: &mut Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (page_store, _folder) = page_store(evermap)?;
+    let (page_store, _folder) = page_store(bench, evermap)?;
     head(&[
         "page",
         "bytes",
@@ -26,7 +27,7 @@ pub fn report(bench: &Bench) -> Outcome {
     ]);
     let (mut of_source, mut per_command) = (Ratios::default(), Ratios::default());
     let (mut source, mut tree) = (0, 0);
-    for page in &bench.pages {
+    for page in &bench.own.pages {
         let report = page_store.keep(page)?;
         let share = report.sizes.tree_bytes as f64 / page.bytes as f64;
         let each = report.sizes.tree_bytes as f64 / report.commands.max(1) as f64;

@@ -5,11 +5,12 @@
 //! comes after that, so its cost is how much later the process exits. Recording, which makes the
 //! stored page block, is a part of every cold visit.
 
+use crate::Bench;
 use crate::command::{Painted, Start};
 use crate::ratios::Ratios;
-use crate::samples::{Samples, figure, head, row};
 use crate::sections::{evermap, page_store};
-use crate::{Bench, Outcome};
+use harness::Outcome;
+use harness::samples::{Samples, figure, head, row};
 
 const ROUNDS: usize = 11;
 const STARTS: [Start; 3] = [Start::Cold, Start::ColdKeeping, Start::Warm];
@@ -50,21 +51,21 @@ impl Figures {
         self.shown_ms.push_ms(*shown);
         self.whole_ms.push_ms(ended.whole);
         self.inside_ms.push(report.total_ms);
-        self.cpu_ms.push_ms(ended.usage.cpu);
+        self.cpu_ms.push(ended.cost.cpu_ms());
         self.record_ms.push(report.record_ms);
-        self.rss_mib.push(ended.usage.rss_max_bytes as f64 / f64::from(1 << 20));
-        self.faults.push(ended.usage.faults as f64);
+        self.rss_mib.push(ended.cost.rss_max_bytes as f64 / f64::from(1 << 20));
+        self.faults.push(ended.cost.faults() as f64);
     }
 }
 
-pub fn report(bench: &Bench) -> Outcome {
+pub fn report(bench: &mut Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (page_store, _folder) = page_store(evermap)?;
-    let rounds = bench.options.rounds(ROUNDS);
+    let (page_store, _folder) = page_store(bench, evermap)?;
+    let rounds = bench.options.rounds_or(ROUNDS, 1);
     println!("{rounds} rounds in turns. Times in ms: median (min-max).\n");
     head(&TITLES);
     let [mut saved, mut inside, mut recording, mut cost] = [(); 4].map(|()| Ratios::default());
-    for page in &bench.pages {
+    for page in &bench.own.pages {
         page_store.keep(page)?;
         let mut of: [Figures; 3] = Default::default();
         for _ in 0..rounds {

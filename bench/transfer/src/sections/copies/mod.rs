@@ -13,17 +13,17 @@ mod one_copy;
 
 use std::path::{Path, PathBuf};
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::plots::bars::Bars;
-use common::process::{self, Cost, Job};
-use common::profile::{self, Profile, Sampler};
-use common::raw::Origin;
-use common::samples::Samples;
-use common::table::Table;
-use common::units::{MIB, size};
-use common::volumes::Volume;
-use common::{caches, ends};
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::plots::bars::Bars;
+use harness::process::{self, Cost, Job};
+use harness::profile::{self, Profile, Sampler};
+use harness::raw::Origin;
+use harness::samples::Samples;
+use harness::table::Table;
+use harness::units::{MIB, size};
+use harness::volumes::Volume;
+use harness::{caches, ends};
 use serde_json::json;
 
 use crate::bench::{self, Bench};
@@ -62,7 +62,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     });
     let Some(sampler) = skip_on_error("copies by the processor", sampler) else { return Ok(()) };
     println!("- copies: {}\n", sampler.describe());
-    let Some(buffered) = subjects::read_write(bench.own_folder()) else {
+    let Some(buffered) = subjects::read_write(bench.options.own_folder()) else {
         println!("**Skipped**: `dd` is not installed, which calibrates the copies");
         return Ok(());
     };
@@ -157,7 +157,7 @@ fn sampled(
         let Some(first) = all.first() else { return Ok(()) };
         let ready = || prepare(bench, warm, first);
         let ends = (warm.source.as_path(), warm.destination.as_path());
-        let one = OneCopy::measure(sampler, bench.own_folder(), ends, ready)??;
+        let one = OneCopy::measure(sampler, bench.options.own_folder(), ends, ready)??;
         for (subject, found) in all.iter().zip(&mut *found) {
             if found.failure.is_some() {
                 continue;
@@ -278,7 +278,7 @@ fn senders(bench: &mut Bench, sampler: &Sampler) -> Outcome<Vec<Found>> {
         senders.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none())
     {
         found.cost = with_receiver(bench, sender, &source, process::run)?.ok();
-        let counter = bench.counter;
+        let counter = *bench.counter;
         found.system_calls = with_receiver(bench, sender, &source, |job| counter.count(job))?.ok();
     }
     Ok(found)
@@ -292,7 +292,7 @@ fn with_receiver<T>(
     run: impl FnOnce(Job) -> Outcome<Result<T, process::Failure>>,
 ) -> Outcome<Result<T, process::Failure>> {
     ends::check_interrupted()?;
-    let discard = bench.own_folder().join("discard");
+    let discard = bench.options.own_folder().join("discard");
     let receiver = Receiver::Discard { program: &discard, into: None, waking: Waking::Always };
     let waiting = receiver.start("127.0.0.1:0")?;
     let result = run(Job::new(sender.command(source, &waiting.address)))?;

@@ -10,9 +10,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use common::Outcome;
-use common::process::{Failure, Job, find_program};
-use common::profile::Sampler;
+use harness::Outcome;
+use harness::process::{Failure, Job, find_program};
+use harness::profile::Sampler;
 
 use crate::subjects::Subject;
 

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::settings::Setting;
-use common::units::{GIB, KIB, MIB, size};
-use common::volumes::{Packed, Volume};
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::settings::Setting;
+use harness::units::{GIB, KIB, MIB, size};
+use harness::volumes::{Packed, Volume};
 
 use super::Row;
 use crate::bench::Bench;

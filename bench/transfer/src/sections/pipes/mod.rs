@@ -12,14 +12,14 @@ mod paper;
 
 use std::path::Path;
 
-use common::Outcome;
-use common::plots::bars::Bars;
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::units::{MIB, megabytes_per_second};
+use harness::Outcome;
+use harness::plots::bars::Bars;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::units::{MIB, megabytes_per_second};
 
 use crate::bench::Bench;
-use crate::compete::Standings;
+use crate::compete::{Standings, wall_ms};
 use crate::corpus::{Entry, Kind};
 use crate::network::{Receiver, Sender};
 use crate::subjects::Subject;
@@ -61,7 +61,7 @@ struct Row {
 
 impl Row {
     fn of(standings: &Standings, ways: &[Subject], name: &str) -> Row {
-        let wall = |way: &Subject| standings.result(&way.name).map(|result| result.wall_ms());
+        let wall = |way: &Subject| standings.result(&way.name).map(wall_ms);
         let first = ways.first().map_or("", |way| way.name.as_str());
         let ratio = |way: &Subject| standings.ratios(first, &way.name, |step| step.cost.wall_ms());
         Row {

@@ -7,12 +7,12 @@
 
 use std::path::Path;
 
-use common::Outcome;
-use common::bench::skip_on_error;
-use common::plots::lines::Lines;
-use common::samples::{Samples, figure};
-use common::table::Table;
-use common::units::{bytes_per_ms, grouped, megabytes_per_second, size};
+use harness::Outcome;
+use harness::bench::skip_on_error;
+use harness::plots::lines::Lines;
+use harness::samples::{Samples, figure};
+use harness::table::Table;
+use harness::units::{bytes_per_ms, grouped, megabytes_per_second, size};
 
 use super::{DUAL, ONE, Row, cells::cell};
 use crate::bench::Bench;
