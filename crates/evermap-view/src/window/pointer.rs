@@ -41,8 +41,8 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
-    /// Returns the number of whole steps. Wheels turn by notches, touchpads by fractions of a pixel.
-    /// Keeps the remainder of a step for the next event.
+    /// Returns the number of whole steps, and keeps the remainder of a step for the next event.
+    /// Wheels turn by notches, touchpads by fractions of a pixel.
     pub(super) fn wheel(&mut self, (x, y): (f64, f64), step: f64) -> (i64, i64) {
         let whole = |turned: f64, rest: &mut f64| {
             // A change of direction takes effect at once.
