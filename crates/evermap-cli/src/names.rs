@@ -226,6 +226,11 @@ fn find_whole(
     if is_exact {
         return Ok(Some(typed.to_string()));
     }
+    // The name of a document, as `ls` shows it, can be too long for an object.
+    let object = object_name(typed);
+    if object != typed && store.contains(&object)? {
+        return Ok(Some(object));
+    }
     Ok(find_by_base_name(store, typed))
 }
 

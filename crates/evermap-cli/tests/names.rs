@@ -322,3 +322,17 @@ fn documents_named_by_base_names_stay_readable_and_are_not_replaced_by_other_fil
     assert_eq!(place.heading_in("", "index.html"), "outside");
     assert_eq!(place.heading_in("", "old"), "first");
 }
+
+#[test]
+fn the_name_that_ls_shows_finds_a_document_from_every_directory() {
+    let place = Place::new();
+    let folder = ["directory-with-a-long-name"; 12].join("/");
+    std::fs::create_dir_all(place.path(&folder)).unwrap();
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    place.file(&format!("{folder}/index.html"), "<h1>long</h1>");
+    place.ok(&["parse", &format!("{folder}/index.html")]);
+    let listing = place.ok(&["ls"]);
+    let name = listing.trim_end();
+    assert!(name.len() > 255, "{name}");
+    assert_eq!(place.heading_in("elsewhere", name), "long");
+}

@@ -54,7 +54,7 @@ fn a_failed_call_changes_no_object() {
         &["mv", "gone", "there"],
         &["import", "b.object"],
         &["import", "damaged.object", "new"],
-        &["import", "b.object", "x/y"],
+        &["import", "b.object", "x//y"],
         &["restore", "backup"],
         &["restore", "gone", "--force"],
         &["rebase", "--to", "12345"],

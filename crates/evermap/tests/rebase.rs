@@ -354,3 +354,16 @@ fn released_chunks_stay_released() {
     drop(store);
     assert_undamaged(&path);
 }
+
+#[test]
+fn a_rebased_backup_is_still_marked_as_one() {
+    let store = TestStore::new();
+    let copy = store.directory.path().join("copy");
+    store.store.backup(&copy).unwrap();
+    let original = tools::original_of_backup(&copy).unwrap();
+    assert_eq!(original.as_deref(), Some(store.store.path()));
+    rebase(&copy, &RebaseOptions::new()).unwrap();
+    assert_eq!(tools::original_of_backup(&copy).unwrap(), original);
+    undo_rebase(&copy, false).unwrap();
+    assert_eq!(tools::original_of_backup(&copy).unwrap(), original);
+}

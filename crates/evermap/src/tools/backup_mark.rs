@@ -53,7 +53,17 @@ pub(super) fn write(storage: &dyn Storage, original: &Path, copy: &Path) -> Resu
         Some(first) => first,
         None => std::path::absolute(original).unwrap_or_else(|_| original.to_path_buf()),
     };
-    let mut bytes = first.into_os_string().as_bytes().to_vec();
+    create(storage, &first, copy)
+}
+
+/// Copies the mark, if there is one, to the store that takes the place of `from`. Flushes the file,
+/// but not the directory.
+pub(super) fn copy(storage: &dyn Storage, from: &Path, to: &Path) -> Result<()> {
+    read(storage, from)?.map_or(Ok(()), |original| create(storage, &original, to))
+}
+
+fn create(storage: &dyn Storage, original: &Path, copy: &Path) -> Result<()> {
+    let mut bytes = original.as_os_str().as_bytes().to_vec();
     bytes.push(b'\n');
     let file = storage.open(&copy.join(BACKUP_MARK), OpenMode::CreateNew)?;
     file.write_at(&bytes, 0)?;

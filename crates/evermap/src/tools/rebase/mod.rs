@@ -26,6 +26,7 @@ use crate::storage::{LockKind, OpenMode, Storage};
 
 use super::audit::{Neighbours, open_found, read_listing};
 use super::backup::refuse_damage;
+use super::backup_mark;
 use super::check::{CheckOptions, Scan, catalog_image, check};
 use super::error::{Error, Result};
 use super::host_tables;
@@ -363,6 +364,7 @@ impl Work<'_> {
         write_catalog(&sibling.path, &options, contents)?;
         // Copy the tables last, so that a change by a running host is least likely to be missed.
         host_tables::copy(&*storage, &self.report.directory, &sibling.path)?;
+        backup_mark::copy(&*storage, &self.report.directory, &sibling.path)?;
         for folder in [objects, sibling.path.clone()] {
             storage.sync_directory(&folder)?;
         }
