@@ -77,7 +77,8 @@ impl<'a, T> Mut<'a, T> {
     /// use evermap::{Mut, PVec, Scratch};
     ///
     /// fn add(mut numbers: Mut<'_, PVec<u64>>) -> Result<(), evermap::Error> {
-    ///     numbers.push(1).map(drop)
+    ///     numbers.push(1)?;
+    ///     Ok(())
     /// }
     ///
     /// let mut object = Scratch::<PVec<u64>>::new([])?;

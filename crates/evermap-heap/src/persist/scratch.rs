@@ -17,7 +17,8 @@ use crate::alloc::Heap;
 /// use evermap::{Mut, PString, PVec, Scratch};
 ///
 /// fn greet(mut lines: Mut<'_, PVec<PString>>) -> Result<(), evermap::Error> {
-///     lines.push("hello").map(drop)
+///     lines.push("hello")?;
+///     Ok(())
 /// }
 ///
 /// let mut object = Scratch::<PVec<PString>>::new(PVec::new())?;
