@@ -16,7 +16,7 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// An area, and what it needs besides its own package.
 struct Area {
     name: &'static str,
-    /// What it measures, for the help text.
+    /// Description of the measurements, for the help text.
     about: &'static str,
     /// Profile of the optimised build.
     profile: &'static str,

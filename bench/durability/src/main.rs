@@ -4,7 +4,7 @@
 //! All engines do the same work in the same run: a GiB of pages of 4 KiB (values under numbers in
 //! key-value engines), of which 1, 100 or 10,000, chosen at random, are changed and made durable
 //! together. Either eight bytes of each are changed, or all of it. Everything is in the page cache,
-//! except in rows named "read anew". All processors are kept awake.
+//! except in rows named "read anew". The run keeps all processors from sleeping.
 
 mod building;
 mod commits;

@@ -13,7 +13,7 @@ use crate::volumes;
 #[derive(Clone, Debug, Default)]
 pub struct Remarks<'a> {
     pub facts: &'a [Fact<'a>],
-    /// How the figures were measured.
+    /// Remarks on the method of measuring.
     pub notes: Vec<String>,
     /// Peers that are not installed.
     pub missing: &'a [&'a str],

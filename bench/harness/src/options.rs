@@ -49,7 +49,7 @@ pub struct Filter {
     pub name: &'static str,
     /// All names; empty if an argument selects all names that contain it.
     pub known: &'static [&'static str],
-    /// What the names belong to, for the help text.
+    /// Plural noun for the named things, for the help text.
     pub what: &'static str,
 }
 

@@ -39,7 +39,7 @@ pub struct Measured {
     pub allocated_bytes: u64,
 }
 
-/// What is known of a subject besides its measurements.
+/// Facts about a subject besides its measurements.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     pub is_peer: bool,

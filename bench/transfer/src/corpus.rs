@@ -31,7 +31,7 @@ pub enum Kind {
     Log,
     /// Incompressible data, like pictures and archives.
     Random,
-    /// Pages of 8 KiB whose second half is zero, like those of databases.
+    /// Pages of 8 KiB whose second half is zero, as in databases.
     Records,
     /// Four kilobytes of data between holes.
     Sparse,

@@ -76,7 +76,7 @@ fn media_are_measured_and_drawn_or_reported_as_skipped() {
     assert!(table.lines().count() > 3 * 2, "{table}");
 }
 
-/// Interrupts a long run on the slow disk. Returns false if there is none.
+/// Interrupts a long run on the slow disk. Returns false on a machine without a slow disk.
 fn interrupt(signal: &str) -> bool {
     let program = program(&[]);
     let evermap = program.results.path().join("evermap");

@@ -4,7 +4,7 @@
 //! The layer is thin: the header documents each function, which calls the Rust library. This crate
 //! adds what C lacks: handles that are checked at every use ([`runtime`]), errors as statuses with
 //! details stored per thread ([`abi`]), and the guarantee that no panic leaves it. Each header has
-//! a folder or file of its own name; exported functions are in files named `*_calls.rs`.
+//! a folder or file with its name. Files named `*_calls.rs` have the exported functions.
 //!
 //! A change of a header requires a change here and the reverse: the tests in [`header`] compare the
 //! two.

@@ -72,7 +72,7 @@ impl Times {
     }
 }
 
-/// Returns the median of the values, or `None` if there are none.
+/// Returns the median of the values, or `None` for an empty list.
 pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let quantiles = Quantiles::of(&values.collect::<Vec<f64>>());
     (quantiles.count > 0).then_some(quantiles.p50)

@@ -17,8 +17,8 @@ const LEFT_SHARE: u64 = 10;
 
 /// Reads a source to its end.
 ///
-/// `check` gets the first bytes, and true if there are no more. It can refuse the source before the
-/// rest is read: a device may have no end.
+/// `check` gets the first bytes, and true if they are the whole source. It can refuse the source
+/// before the rest is read: a device may have no end.
 ///
 /// # Errors
 /// `TooLong` beyond `bytes_max`; `Source` if reading fails or memory runs out; errors of `check`.

@@ -98,6 +98,7 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
                 (Missing::Refused, Some(name)) if !type_names.default => {
                     let missing =
                         quote_spanned!(ty.span()=> #inner::Place::missing::<#ty, EvermapError>);
+                    // SAFETY (generated code): as for `from_value`.
                     quote!(#index => unsafe { #missing(place, #field, #name) },)
                 }
                 _ if type_names.default => {

@@ -1,9 +1,9 @@
 //! Files like those in a browser's cache: 3,001 files, most of them small, with most bytes in a few
 //! large ones.
 //!
-//! The shares of kinds and sizes are chosen by hand. Their order is that of statistics of the web:
-//! images are the most frequent, then scripts and styles; half of the files are smaller than about
-//! 20 KB; a few films take a sixth of the space. Compressed files stay as they are, so that
+//! The shares of kinds and sizes are chosen by hand, in the order known from statistics of the web.
+//! Images are the most frequent, then scripts and styles. Half of the files are smaller than about
+//! 20 KB. A few films take a sixth of the space. Compressed files stay as they are, so that
 //! compression saves about a third of all bytes.
 
 use std::fmt::Write;
