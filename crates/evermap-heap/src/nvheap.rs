@@ -340,3 +340,127 @@ macro_rules! __nvheap_functions {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// An object in ordinary memory. Freed blocks stay.
+    #[derive(Default)]
+    struct Memory {
+        blocks: Vec<Box<[u128]>>,
+        root: usize,
+    }
+
+    #[derive(Debug, PartialEq)]
+    enum Refusal {
+        OtherRoot,
+        Damaged,
+    }
+
+    impl Named for Memory {
+        type Error = Refusal;
+
+        fn root(&self) -> Result<Root, Refusal> {
+            Ok(Root { address: self.root, tag: TAG, description: String::new() })
+        }
+
+        fn place(&self, address: usize, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+            let holds = |block: &[u128]| {
+                let at = address.checked_sub(block.as_ptr().expose_provenance());
+                at.is_some_and(|at| size_of_val(block).checked_sub(at) >= Some(bytes.max(1)))
+            };
+            let sound =
+                address.is_multiple_of(align) && self.blocks.iter().any(|block| holds(block));
+            NonNull::new(std::ptr::with_exposed_provenance_mut(address)).filter(|_| sound)
+        }
+
+        fn other_root(&self, _: &str) -> Refusal {
+            Refusal::OtherRoot
+        }
+
+        fn damaged(&self) -> Refusal {
+            Refusal::Damaged
+        }
+    }
+
+    impl NamedMut for Memory {
+        fn allocate(&mut self, bytes: usize) -> Result<NonNull<u8>, Refusal> {
+            self.blocks.push(vec![0; bytes.div_ceil(16).max(1)].into());
+            Ok(NonNull::from(&mut self.blocks.last_mut().unwrap()[0]).cast())
+        }
+
+        unsafe fn free(&mut self, _: NonNull<u8>) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn set_table(&mut self, table: NonNull<u8>, _: usize) -> Result<(), Refusal> {
+            self.root = table.as_ptr().expose_provenance();
+            Ok(())
+        }
+    }
+
+    fn name(number: usize) -> Vec<u8> {
+        format!("block {number}").into_bytes()
+    }
+
+    /// Returns an object with `names` named blocks of 16 bytes.
+    fn object(names: usize) -> Memory {
+        let mut object = Memory::default();
+        for number in 0..names {
+            let block = object.allocate(16).unwrap();
+            insert(&mut object, &name(number), block, 16).unwrap();
+        }
+        object
+    }
+
+    #[test]
+    fn names_are_found_while_the_table_doubles_and_until_they_are_removed() {
+        let mut object = object(300);
+        for number in 0..300 {
+            let block = find(&object, &name(number)).unwrap().unwrap();
+            assert_eq!(block.len(), 16);
+            assert_eq!(remove(&mut object, &name(number)), Ok(Some(block)));
+            assert_eq!(find(&object, &name(number)), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_changed_word_of_table_or_entry_is_damage_or_finds_no_other_block() {
+        let mut object = object(1);
+        let good = find(&object, &name(0)).unwrap();
+        let table_at = object.blocks.iter().position(|b| b.as_ptr().addr() == object.root).unwrap();
+        let mut refused = 0;
+        for at in [table_at, object.blocks.len() - 1] {
+            for word in 0..object.blocks[at].len() {
+                for change in [1u128, u128::from(u64::MAX), 0xfff0 << 64, u128::MAX << 64] {
+                    object.blocks[at][word] ^= change;
+                    match find(&object, &name(0)) {
+                        Ok(found) => assert!(found.is_none() || found == good),
+                        Err(error) => {
+                            assert_eq!(error, Refusal::Damaged);
+                            refused += 1;
+                        }
+                    }
+                    object.blocks[at][word] ^= change;
+                }
+            }
+        }
+        assert!(refused >= 8, "only {refused} changes were refused");
+        assert_eq!(find(&object, &name(0)), Ok(good));
+    }
+
+    #[test]
+    fn a_list_without_an_end_is_damage() {
+        let mut object = object(1);
+        let entry = object.blocks.last_mut().unwrap();
+        let address = entry.as_ptr().expose_provenance();
+        // The entry is its own successor, and has another name than the one looked for.
+        entry[0] = (entry[0] >> 64 << 64) | address as u128;
+        let last = entry.len() - 1;
+        entry[last] ^= 1 << 64;
+        assert_eq!(find(&object, &name(0)), Err(Refusal::Damaged));
+    }
+}
