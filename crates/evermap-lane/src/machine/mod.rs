@@ -1,8 +1,9 @@
 //! Describes this machine for lanes: its cores, control groups and interrupts. Checks which of them
 //! a lane can use, and gives the cause if it cannot.
 //!
-//! This module leaves the machine unchanged: `check` tries settings in a thread, and they end with
-//! that thread. All files are read below [`Roots`], and any of them may be missing.
+//! This module leaves the machine unchanged. `check` tries settings in threads and children that
+//! end at once, and removes the files it creates. The description of the machine is read below
+//! [`Roots`]. Only the list of online cores is required, and it has several sources.
 
 mod bound;
 mod check;

@@ -49,14 +49,19 @@ impl View {
     /// in the process that will execute the program, before the `exec`.
     ///
     /// Needs no privilege: root creates a mount namespace; other users create a user namespace with
-    /// it, in which the user keeps the same id and gains no privileges. Mounts and unmounts outside
-    /// remain visible. Takes about 15 system calls, and about four for each file.
+    /// it, in which the user keeps the same id and gains no privileges. Later mounts and
+    /// unmounts outside take effect in the view, too. Takes about 15 system calls, and about four
+    /// for each file.
+    ///
     /// # Errors
     ///
-    /// [`Error::NoNamespace`] if the system does not allow the namespace, or if the process has
-    /// several threads and is not root; nothing has changed then. Also if `/proc` is not mounted.
-    /// [`Error::Changed`] if a file is not the version that was copied, detected before any change.
-    /// [`Error::Io`]. After an error the process may see only some of the copies, and should end.
+    /// - [`Error::Changed`] if a file is not the version that was copied. Nothing has changed then.
+    /// - [`Error::NoNamespace`] if the system does not allow the namespace, or if the process has
+    ///   several threads and is not root. Nothing has changed then.
+    /// - [`Error::NoNamespace`] if `/proc` is not mounted. The process is in a new namespace then.
+    /// - [`Error::Io`] if a mount fails.
+    ///
+    /// After an error the process may see only some of the copies, and should end.
     pub fn enter(&self) -> Result<()> {
         for shown in &self.shown {
             check_unchanged(&shown.original, &shown.identity)?;
@@ -65,10 +70,10 @@ impl View {
             return Ok(());
         }
         make_own_mounts()?;
-        // Mounts made here are not visible outside, but mounts made outside are visible here.
-        // Without the latter, this program would keep a disk busy that is unmounted outside.
+        // Mounts made here are not visible outside, but mounts and unmounts outside take effect
+        // here. Otherwise a disk could not be unmounted while this program runs.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
-            .map_err(Error::io("make mounts private below", "/"))?;
+            .map_err(Error::io("make slaves of the mounts below", "/"))?;
         self.shown.iter().try_for_each(|shown| show(&shown.copy, &shown.original))
     }
 }
