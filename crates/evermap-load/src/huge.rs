@@ -1,11 +1,15 @@
 //! Use of huge pages where they are cheap.
 //!
-//! A huge page saves 511 faults. It costs more than it saves in two cases. If no huge page is free,
-//! the fault waits for compaction: reading 512 MB takes 1,275 ms of processor time instead of 260.
-//! If a virtual machine has returned free memory to its host, it takes 544 ms instead of 381. So a
-//! load asks for at most the free huge pages, and for none under memory pressure. A load that fills
-//! its memory itself also measures the cost of huge and small pages. It stops asking for huge pages
-//! when they cost more.
+//! A huge page saves 511 faults. It costs more than it saves in two cases:
+//!
+//! - No huge page is free, and the fault waits for compaction. Reading 512 MB takes 1,275 ms of
+//!   processor time with huge pages, and 260 ms without.
+//! - A virtual machine has returned free memory to its host. The same read takes 544 ms with huge
+//!   pages, and 381 ms without.
+//!
+//! So a load asks for at most three quarters of the free huge pages if faults wait for compaction,
+//! and for none under memory pressure. A load that fills its memory itself also measures the cost
+//! of huge and small pages. It stops asking for huge pages when they cost more.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -19,14 +23,14 @@ use crate::sys::advice::{SafeAdvice, advise};
 
 /// Share of time waiting for memory above which memory is under pressure.
 const PRESSURE_MAX: f64 = 0.05;
-/// Divisor of the free huge pages: a quarter of them is left to other programs.
+/// A load leaves one in this many free huge pages to other programs.
 const LEFT_SHARE: u64 = 4;
 /// Minimum bytes of small pages for a cost sample.
 const SAMPLE_BYTES_MIN: usize = 256 << 10;
-/// Extra processor time of huge pages after which a load stops asking for them. Earlier gains
-/// offset at most the same amount.
+/// Extra processor time of huge pages after which a load stops asking for them. Earlier savings
+/// count against it, up to this amount.
 const LOSS_NS_MAX: i64 = 1_000_000;
-/// Time after a loss during which no load of this process asks for huge pages.
+/// Time after a loss during which no load of this process asks for huge pages in private memory.
 const AFTER_LOSS: Duration = Duration::from_secs(10);
 
 /// Time of the last loss, in milliseconds since the first query; 0 if none.
@@ -66,8 +70,8 @@ impl HugePages {
     }
 
     /// Fills a range of memory by calling `fill` in this thread. Uses a huge page if the range is
-    /// exactly one, `is_untouched` returns true, and the budget permits. The first range gets small
-    /// pages, to measure their cost.
+    /// exactly one, `is_untouched` returns true, and the budget permits. Uses small pages until a
+    /// range of at least `SAMPLE_BYTES_MIN` has measured their cost.
     pub fn fill<T>(
         &self,
         address: usize,
@@ -92,7 +96,8 @@ impl HugePages {
         filled
     }
 
-    /// Advises whole huge pages within the budget and returns the number of bytes advised.
+    /// Advises whole huge pages within the budget. Returns the bytes taken from the budget, even if
+    /// the kernel refuses the advice.
     pub(crate) fn advise(&self, address: usize, bytes: usize) -> usize {
         let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
         let taken = self
