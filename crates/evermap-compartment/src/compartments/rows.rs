@@ -1,6 +1,7 @@
-//! Rows: sets of rights and their keys. A key is taken when a set first occurs.
+//! Table of protection keys, with one row for each set of rights.
 //!
-//! A set of rights states the access of each class. Objects with the same set share a key.
+//! A set of rights states the access of each class. Objects with the same set share a key, which is
+//! taken from the kernel when the set first occurs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,9 +12,9 @@ use super::class::{self, Class, Rights};
 use crate::error::{Error, Result};
 
 static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
-/// All register bits that belong to compartments.
+/// Bits of the protection key register that belong to compartments.
 static MASK: AtomicU32 = AtomicU32::new(0);
-/// Any of our keys. Access to the register requires one.
+/// One of the keys in the table. The register is accessed through the methods of a key.
 static ANY_KEY: OnceLock<AccessKey> = OnceLock::new();
 
 /// Set of rights and its key.

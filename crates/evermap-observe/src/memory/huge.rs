@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Supply of huge pages. Determines how long a huge-page fault takes.
+/// Supply of huge pages, which determines how long a huge-page fault takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HugePageSupply {
@@ -38,8 +38,8 @@ pub fn huge_page_supply(huge_page_bytes: u64) -> Option<HugePageSupply> {
     })
 }
 
-/// Sums free blocks in `/proc/buddyinfo`. Each zone has a line with the number of free blocks of 1,
-/// 2, 4 ... pages.
+/// Sums the free blocks in `/proc/buddyinfo` that hold a huge page. Each zone has a line with the
+/// number of free blocks of 1, 2, 4 ... pages.
 fn free_bytes_of(text: &str, page_bytes: u64, huge_page_bytes: u64) -> u64 {
     let of_zone = |line: &str| -> Option<u64> {
         let (_, counts) = line.split_once("zone ")?;

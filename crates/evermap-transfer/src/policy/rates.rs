@@ -7,8 +7,11 @@ use evermap_observe::StateFile;
 
 use crate::engines::EngineKind;
 
-/// Cache file of measured rates. Stores nothing if the user has no cache directory.
-/// `evermap-observe` keeps device rates in a separate file.
+/// Cache file of measured rates, which expire after a month. Stores nothing if the user has no
+/// cache directory. `evermap-observe` keeps device rates in a separate file.
+///
+/// Lines are `warm SOURCE TARGET ENGINE NS_PER_MIB`: device numbers, engine, and time per MiB for
+/// files in the page cache.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RateCache {
     lines: StateFile,
@@ -25,7 +28,7 @@ impl RateCache {
         RateCache { lines: StateFile::at(file) }
     }
 
-    /// Returns the fastest engine for cached files between two devices, if measured.
+    /// Returns the fastest engine for files in the page cache between two devices, if measured.
     pub(crate) fn fastest(&self, source: u64, target: u64) -> Option<EngineKind> {
         self.lines
             .lines()
@@ -75,7 +78,7 @@ mod tests {
         fs::write(&file, "warm 1 2\nwarm x\n\u{0}\nwarm 1 2 splice fast\n").unwrap();
         let rate_cache = RateCache::at(file);
         assert_eq!(rate_cache.fastest(1, 2), None);
-        // `replace` adds the day, so that the line counts as recent. It is still malformed.
+        // `replace` adds today's date, so the line has not expired. It is still malformed.
         rate_cache.lines.replace("warm 1 2 splice ", ["warm 1 2 splice fast".to_string()]);
         assert_eq!(rate_cache.fastest(1, 2), None);
     }
