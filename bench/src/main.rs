@@ -1,7 +1,7 @@
 //! Builds an area of the benchmarks with the programs that it measures, and runs it.
 //!
-//! Each area is a package, so that only its own peers are built, and so that the measured
-//! processes, many of which are the area's program itself, contain nothing of the other areas.
+//! Each area is a package, so only its own peers are built. Many measured processes run the area's
+//! program itself, which contains nothing of the other areas.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,9 +22,9 @@ struct Area {
     profile: &'static str,
     /// Packages and features of the `evermap` command, if the area measures it.
     command: &'static [&'static str],
-    /// Programs that it can do without, each with its package in Debian.
+    /// Optional programs, each with its package in Debian.
     tools: &'static [(&'static str, &'static str)],
-    /// Builds and finds the rest, and tells the area in its environment.
+    /// Builds or finds everything else, and sets the variables of the area's environment.
     prepare: fn(&Build, &mut Command) -> Outcome,
 }
 
@@ -47,17 +47,17 @@ const PLAIN: Area = Area {
 const AREAS: [Area; 9] = [
     Area {
         name: "documents",
-        about: "parsing, storing, opening and querying documents, and parsers",
+        about: "parsing, storing, opening and querying documents, compared with parsers",
         ..PLAIN
     },
     Area {
         name: "durability",
-        about: "durable changes, and the disk, LMDB, redb, SQLite, PMDK",
+        about: "durable changes, compared with the disk, LMDB, redb, SQLite, PMDK",
         ..PLAIN
     },
     Area {
         name: "heap",
-        about: "heaps, and allocators, persistent heaps, databases, files",
+        about: "heaps, compared with allocators, persistent heaps, databases, files",
         prepare: c_library,
         ..PLAIN
     },
@@ -75,7 +75,7 @@ const AREAS: [Area; 9] = [
     },
     Area {
         name: "transfer",
-        about: "copy, send and receive, and other copying programs",
+        about: "copy, send and receive, compared with other copying programs",
         command: COMMAND,
         tools: &[
             ("perf", "linux-perf"),
@@ -108,7 +108,7 @@ const AREAS: [Area; 9] = [
     },
     Area {
         name: "view",
-        about: "the viewer, and other browsers",
+        about: "the viewer, compared with other browsers",
         command: &[
             "--package",
             "evermap-cli",
@@ -177,7 +177,8 @@ fn run_area(name: &str, arguments: Vec<OsString>) -> Outcome {
         command.env("EVERMAP_COMMAND", build.evermap(area.command)?);
     }
     (area.prepare)(&build, &mut command)?;
-    // The last area replaces this process, so that signals reach it.
+    // An area that another may follow is a child. Any other replaces this process, so signals reach
+    // it.
     match USUAL[..USUAL.len() - 1].contains(&name) {
         true => run(&mut command),
         false => Err(command.exec().into()),
@@ -257,7 +258,7 @@ fn report_missing(tools: &[(&str, &str)]) {
     }
 }
 
-/// Builds the C and C++ library for the `std::map` in an object.
+/// Builds the C and C++ library, which section `map` compiles against.
 fn c_library(build: &Build, _: &mut Command) -> Outcome {
     let library = build.library(&["--package", "evermap-c"])?.join("libevermap.a");
     let link = Path::new(HERE).join("../crates/evermap-c/link.sh");
@@ -278,7 +279,7 @@ fn python(_: &Build, area: &mut Command) -> Outcome {
     Ok(())
 }
 
-/// xcp is a copying program in Rust that Debian does not package.
+/// Adds the folder of xcp to PATH, or prints how to install it: Debian has no package of it.
 fn xcp(build: &Build, area: &mut Command) -> Outcome {
     let peers = build.target.join("peers");
     let path = std::env::var_os("PATH").unwrap_or_default();

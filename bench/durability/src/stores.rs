@@ -1,14 +1,15 @@
-//! Measures the cost of storing eight bytes in an object: to pages that are already dirty, and for
-//! the first time since a commit.
+//! Measures the cost of storing eight bytes in an object: to a dirty page, and to a page that no
+//! store has touched since the last commit.
 //!
 //! The first table has stores at random places of a range whose pages are all dirty. They take
 //! turns with the same stores to anonymous memory of the same size, with and without huge pages.
 //! Dirty pages of a mapped file are 4 KiB pages, so memory without huge pages is the fair
 //! comparison.
 //!
-//! The second table has the first store to a page since the last commit. The kernel copies a page
-//! that was clean (`new`). A page that changed in the last commit is still private, and is not
-//! copied (`in the last commit`).
+//! The second table has the first store to a page since the last commit. `new` are random pages,
+//! and the kernel copies those that are clean. Up to a quarter of them (in a quick run, all) can
+//! still be private from earlier commits. A page that changed in the last commit is still private,
+//! and is not copied (`in the last commit`).
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,10 +1,10 @@
 //! Runs one program and measures it, from just before its start until its end is known, with the
 //! resource usage that the kernel reports.
 //!
-//! Programs start as cheaply as the standard library allows (`posix_spawn`, no work between). A
-//! redirected standard output goes to a new file that is created within the measured time, as a
-//! shell would. A synced step ends with an `fsync` of the copy by this process, within the measured
-//! time; its processor time counts, too.
+//! Programs start as cheaply as the standard library allows: by `posix_spawn`, with no code of this
+//! process between fork and exec. The file for a redirected standard output is created within the
+//! measured time, as a shell would. If a [`Job`] has a file to sync, this process syncs it within
+//! the measured time, and the processor time counts, too.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -68,7 +68,7 @@ impl Cost {
         self.minor_faults + self.major_faults
     }
 
-    /// Adds the usage of another process, which ran at the same time.
+    /// Adds the usage of another process or thread. Keeps the wall time.
     pub(crate) fn add(&mut self, other: &Cost) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
@@ -80,7 +80,7 @@ impl Cost {
         self.read_bytes += other.read_bytes;
     }
 
-    /// Returns the usage since `before`, of the same process.
+    /// Returns the usage since `before`, of the same thread.
     fn since(self, before: Cost) -> Cost {
         Cost {
             wall_ns: self.wall_ns - before.wall_ns,
@@ -176,7 +176,7 @@ pub(crate) fn until_end(handle: &OwnedFd, start: Instant, limit: Duration) -> Ou
     Ok(())
 }
 
-/// Returns true if the process ends within this time.
+/// Returns true if the process ends within this time. A signal ends the wait early.
 pub(crate) fn ends_within(handle: &OwnedFd, time: Duration) -> Outcome<bool> {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&time)) {
@@ -188,7 +188,7 @@ pub(crate) fn ends_within(handle: &OwnedFd, time: Duration) -> Outcome<bool> {
 
 pub(crate) fn wait(pid: Pid) -> Outcome<(ExitStatus, Cost)> {
     let mut status = 0;
-    // SAFETY: any bytes are an `rusage`; both places live during the call.
+    // SAFETY: an `rusage` may have any bytes, and both pointers are valid during the call.
     let (result, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::wait4(pid.as_raw_nonzero().get(), &mut status, 0, &mut usage), usage)
@@ -201,7 +201,7 @@ pub(crate) fn wait(pid: Pid) -> Outcome<(ExitStatus, Cost)> {
 
 /// Resource usage of this thread until now.
 fn own_cost() -> Outcome<Cost> {
-    // SAFETY: any bytes are an `rusage`, which lives during the call.
+    // SAFETY: an `rusage` may have any bytes, and the pointer is valid during the call.
     let (result, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::getrusage(libc::RUSAGE_THREAD, &mut usage), usage)
@@ -219,7 +219,7 @@ pub fn last_lines(stderr: &mut File) -> Outcome<String> {
     Ok(lines[lines.len().saturating_sub(2)..].join("; "))
 }
 
-/// Returns all of a file.
+/// Returns the whole text of a file. Replaces invalid UTF-8.
 pub(crate) fn text(file: &mut File) -> Outcome<String> {
     let mut bytes = Vec::new();
     file.rewind()?;

@@ -42,7 +42,7 @@ pub enum Kind {
 pub struct Entry {
     pub kind: Kind,
     pub bytes: u64,
-    /// Size in a full run, which names and selects the file.
+    /// Size in a full run, by which `--sizes` selects the file. Part of its name.
     pub nominal_bytes: u64,
 }
 
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// Appends 5 to 8 KiB of this kind.
+/// Appends 5 to about 8 KiB of this kind.
 fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
     match kind {
         Kind::Random => {
@@ -143,7 +143,8 @@ fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
 /// Returns the files of a run: all, or only these sizes.
 pub fn entries(quick: bool, sizes_bytes: &[u64]) -> Vec<Entry> {
     let wanted = |bytes: u64| {
-        // Sizes match roughly: 4 MiB also selects the file of 4 MiB and some bytes.
+        // A file may be up to 6 % smaller or 1.5 % larger than a wanted size: 4 MiB also selects
+        // the file of 4 MiB and some bytes.
         sizes_bytes.is_empty()
             || sizes_bytes.iter().any(|size| bytes / 64 * 63 <= *size && *size <= bytes / 16 * 17)
     };

@@ -1,4 +1,4 @@
-//! Errors with the file, the problem, and the remedy.
+//! Errors of the workloads. Each names the file or heap, and the remedy if there is one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub enum Error {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the system call.
         source: io::Error,
     },
     /// A file exists but has unexpected contents.
@@ -58,7 +58,7 @@ impl From<lexopt::Error> for Error {
     }
 }
 
-/// Adds a file's name to an error of the system.
+/// Adds a path to an I/O error.
 pub trait OfFile<T> {
     /// Converts to [`Error::File`].
     fn of(self, path: &Path) -> Outcome<T>;

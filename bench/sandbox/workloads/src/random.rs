@@ -42,8 +42,8 @@ pub fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Zipf-like ranks with the frequencies of words in a language: rank `r` has the weight `1 / (r +
-/// 3)`.
+/// Zipf-like distribution of ranks, as of the words of a language. Rank `r` has the weight
+/// `1 / (r + 3)`.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     cumulative: Vec<u64>,
