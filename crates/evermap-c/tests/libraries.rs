@@ -22,7 +22,7 @@ use std::time::UNIX_EPOCH;
 use documents::document;
 use programs::{Outcome, Programs, listed, top, version_of};
 
-/// Sizes of documents: almost nothing, some pages, some megabytes.
+/// Numbers of items in documents. The largest XML and JSON documents have about a megabyte.
 const SIZES: [usize; 3] = [1, 150, 6000];
 /// Number of processes that walk each built tree.
 const WALKS: usize = 4;
@@ -36,8 +36,9 @@ fn seed() -> u64 {
     seed
 }
 
-/// Builds documents of all sizes with an example. New processes walk them and answer `question`, a
-/// query for its program, then change and free them.
+/// Builds documents of all sizes with the program of an example. New processes walk the trees and
+/// answer the query `question` like a fresh parse. For one size, further processes change the tree
+/// and free it.
 fn keeps_its_tree(example: &str, question: &str) {
     let programs = Programs::build(&[&format!("{example}/")]);
     let Some(program) = programs.get(example) else { return };

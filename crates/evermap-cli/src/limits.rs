@@ -10,7 +10,7 @@ use crate::memory;
 
 /// Default of `--limit`: more than nearly all documents have, and less than most machines' memory.
 pub const SOURCE_MIB: u64 = 1024;
-/// Size of the first read. Later reads double the buffer.
+/// Size of the first read. Later reads double the buffer, or read the expected rest at once.
 const FIRST_BYTES: usize = 64 * 1024;
 /// Divisor of the available memory: a tenth is left for other processes.
 const LEFT_SHARE: u64 = 10;
@@ -78,8 +78,9 @@ pub fn read_text(path: &Path, source: impl Read, bytes_max: u64) -> Result<Strin
 const NO_MEMORY: &str =
     "no memory is left for it; raise the process's limit (`ulimit -v`), or free memory";
 
-/// Limits this process to the memory that is available now. A document that needs more then ends
-/// with an error, instead of waking the kernel's out-of-memory killer. Best effort.
+/// Limits the private memory of this process to its present size plus nine tenths of the available
+/// memory. A document that needs more then ends with an error, instead of waking the kernel's
+/// out-of-memory killer. Best effort.
 pub fn limit_memory() {
     let Some(available_bytes) = evermap_observe::available_bytes() else { return };
     // Private memory, as counted by `RLIMIT_DATA`.
@@ -134,6 +135,7 @@ mod tests {
     #[test]
     fn read_all_refuses_an_endless_source() {
         let read = read_all(Path::new("x"), &mut io::repeat(b'x'), 0, 3 << 20, |_, is_all| {
+            // The check accepts the beginning. Any failure would do.
             (!is_all).then_some(()).ok_or(Failure::NoHome)
         });
         assert!(matches!(read, Err(Failure::TooLong { .. })));

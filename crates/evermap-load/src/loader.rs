@@ -1,4 +1,5 @@
-//! A load, from options to an image.
+//! [`Loader`] collects the options of a load, gathers the facts about the file, and tries the
+//! planned methods in turn until one produces an image.
 
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::{Path, PathBuf};
@@ -30,11 +31,12 @@ use crate::share::Share;
 use crate::source::Source;
 use crate::sys::page_bytes;
 
-/// Minimum load size for recording a device rate. Setup dominates smaller loads.
+/// Minimum number of bytes read directly from a device for storing its read rate. Setup dominates
+/// smaller loads.
 const RATED_BYTES_MIN: u64 = 64 << 20;
 
 /// Builder for a load: the file, the range and the expected use. By default, loads the whole file
-/// as soon as possible and expects every page to be touched and written.
+/// for early first use, and expects every page to be touched and written.
 #[derive(Debug, Clone)]
 pub struct Loader {
     path: PathBuf,
@@ -165,9 +167,10 @@ impl Loader {
         Ok((facts, choices))
     }
 
-    /// Returns the methods that a load would try, best first, based only on the facts that a load
-    /// gathers. If the file is mapped anyway, this costs less than [`probe`](Loader::probe), and
-    /// reasons can be less detailed.
+    /// Returns the methods that a load would try, best first. Like a load, and unlike
+    /// [`probe`](Loader::probe), gathers only the facts that the choice needs. So it costs less if
+    /// the file is short, or is mapped regardless of memory and device. Reasons can be less
+    /// detailed then.
     ///
     /// # Errors
     ///
@@ -310,7 +313,8 @@ impl Load<'_> {
                 Err(Stop::Refused(why)) => refused.push((choice.method, why)),
             }
         }
-        // The last method of a plan never refuses, but a method requested by name can.
+        // A plan within memory ends with a method that never refuses. Mappings and clones can
+        // refuse, and so can a method requested by name.
         let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
         Err(Error::Refused { path: self.job.source.path().into(), method, why })
     }
@@ -391,7 +395,7 @@ fn choices(source: &Source, facts: &Facts, options: &Options) -> Result<Vec<Choi
     })
 }
 
-/// Stores the device's rate if this load was large enough to show it.
+/// Stores the device's read rate for later plans, if this load was large enough to measure it.
 fn store_rate(job: &Job) {
     let direct_bytes = job.counters.direct_bytes.load(Ordering::Relaxed);
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {

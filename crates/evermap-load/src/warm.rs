@@ -1,4 +1,5 @@
-//! Warms existing mappings: reads file pages into the cache and into the process's page tables.
+//! Warms existing mappings: reads file pages into the page cache and enters them into the process's
+//! page tables.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -30,14 +31,14 @@ pub struct MappedPart {
     pub bytes: usize,
 }
 
-/// Warms mapped parts of a file, so later accesses wait for no disk and take no fault unless memory
-/// is reclaimed. Reads missing pages into the page cache, several pieces of 2 MiB ahead, and maps
-/// the pages with several threads. Changes no contents. Parts that are not mapped are only read
-/// into the cache.
+/// Warms mapped parts of a file, so later reads wait for no disk and take no fault unless memory is
+/// reclaimed. Reads missing pages into the page cache, several pieces of 2 MiB ahead, and maps the
+/// pages with several threads. Changes no contents. Parts that are not mapped are only read into
+/// the cache.
 ///
 /// # Errors
 ///
-/// A part cannot be read, because the disk fails or the file is shorter.
+/// Fails if the disk fails, or if a part extends beyond the end of the file.
 ///
 /// ```
 /// # use std::os::fd::AsFd;
@@ -88,7 +89,7 @@ struct Warming<'w> {
     pieces: &'w [MappedPart],
     /// Index of the next piece to map.
     next: AtomicUsize,
-    /// Number of pieces whose reading was requested.
+    /// Index of the next piece to read ahead.
     advised: AtomicUsize,
     failure: OnceLock<Errno>,
 }
@@ -127,8 +128,8 @@ impl Warming<'_> {
         match advise(piece.address, bytes, SafeAdvice::PopulateRead) {
             Ok(()) => Ok(()),
             // This thread's protection key forbids the access, nothing is mapped, the kernel is
-            // older than 5.14, or the file is unreadable. Only the last is an error, so read the
-            // file.
+            // older than 5.14, or the file is unreadable. Only the last is an error. Reading the
+            // file finds out.
             Err(_) => self.read(piece),
         }
     }

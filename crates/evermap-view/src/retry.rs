@@ -1,10 +1,11 @@
 //! Requests missing resources of stored pages again, in the background.
 //!
 //! A page that lacks a resource is stored and shown without it, because waiting for a server that
-//! did not answer last time would slow down every visit. After such a visit a separate process of
-//! the engine's program requests the resources that are missing or could not be checked. If any of
-//! them has arrived or changed, the process lays the page out again and stores it for the next
-//! visit. Attempts become less frequent with each failure. An object next to the page counts them.
+//! did not answer last time would slow down every visit. After such a visit, the engine's program
+//! is started in another process, which calls [`run`]. It requests the resources that are missing
+//! or could not be checked. If any of them has arrived or changed, it lays the page out again and
+//! stores it for the next visit. Attempts become less frequent with each failure. An object next to
+//! the page counts them.
 
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,11 @@ const REVALIDATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of one attempt, including layout.
 pub(crate) const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Makes one attempt. Returns true if the page was laid out again.
+/// Makes one attempt. Returns true if the page was laid out again, and false if it is still valid,
+/// or was not found or is damaged.
 ///
 /// # Errors
-/// Fails if the store can't be read or written, or the page can't be laid out. The stored page is
+/// Fails if the store can't be opened or written, or the page can't be laid out. The stored page is
 /// unchanged then.
 pub(crate) fn run(retry: &Retry) -> Result<bool> {
     let store = Store::open(&retry.store)?;
@@ -60,6 +62,7 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
             let options = VisitOptions { cold: true, ..options };
             let visit = visit(&target, retry.layout, Some(&store), &options, &|_| ())?;
             let missing = visit.missing;
+            // Stores the page. Needs a painter for the pixels of its first screens.
             visit.unpainted().finish(&mut Painter::new())?;
             if missing == 0 {
                 RetryNote::forget(&store, &target.key(), retry.layout)?;

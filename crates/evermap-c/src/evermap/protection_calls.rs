@@ -1,4 +1,5 @@
-//! Write protection functions of `evermap.h`.
+//! Write protection functions of `evermap.h`, which documents them. `share` returns the object of
+//! a handle; other threads can use the object during the call.
 
 use evermap_core::Protection;
 

@@ -1,9 +1,10 @@
-//! Promises whose tests end their process or change it for the rest of its life. Each runs in its
-//! own process, started by the promise's name.
+//! Runs test cases that end their process or change it for the rest of its life. A promise is the
+//! name of such a test case and its function. Each runs in its own process, which is this program
+//! started with `--promise NAME`.
 
 use std::process::{Command, ExitCode};
 
-/// Name of a promise, and its test.
+/// Name of a test case, and its function.
 pub type Promise = (&'static str, fn());
 
 /// Runs the test of a promise. Called in the promise's own process.
@@ -19,7 +20,7 @@ pub fn wanted<'a>(promises: &'a [Promise], words: &[&str]) -> Vec<&'a str> {
     promises.iter().map(|(name, _)| *name).filter(|name| name.contains(word)).collect()
 }
 
-/// Returns the command that [`test`]s a promise.
+/// Returns the command that runs the test of a promise in a new process.
 pub fn process_of(name: &str) -> Command {
     this_program(&["--promise", name])
 }

@@ -1,4 +1,6 @@
-//! Rights of threads to the objects of classes, checked by system calls and by real accesses.
+//! Tests which objects a thread can access inside and outside of classes. Most checks let the
+//! kernel access the memory for the thread, so a missing right is an error and not a fault. The
+//! table in `main.rs` states the promise that each function tests.
 
 use evermap::{Access, ActiveProtection, Protection};
 use evermap_compartment::Error;

@@ -1,4 +1,5 @@
-//! Names that are not regular files, or not readable by this user.
+//! Paths that do not directly name a readable regular file: other kinds of files, missing and
+//! unreadable files, symbolic links, and removed files that are still open.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;

@@ -2,9 +2,9 @@
 //!
 //! The engine's SVG parser opens any file that an image in an SVG names, no matter who sent the
 //! SVG, and blocks on pipes. So every SVG is parsed and written again before the engine reads it.
-//! In the result, every `href` except a link's refers to a part of the same SVG or to a `data:`
-//! address, and there is no DTD. Pictures from other addresses inside SVG are therefore not shown.
-//! Browsers do not show them either when the SVG is used as an image.
+//! In the result, every `href` of an SVG element except a link's refers to a part of the same SVG
+//! or to a `data:` address, and there is no DTD. Pictures from other addresses inside SVG are
+//! therefore not shown. Browsers do not show them either when the SVG is used as an image.
 
 use std::fmt::Write;
 
@@ -29,8 +29,9 @@ pub(crate) fn is_safe_attribute(
         || value.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
 }
 
-/// Returns a resource in a form that is safe for the engine. The engine parses as SVG whatever is
-/// not a picture of a known format, so the check looks at the bytes.
+/// Returns a resource in a form that is safe for the engine. The engine parses everything as SVG
+/// that is not a picture of a known format, whatever its content type. So this function looks at
+/// the bytes.
 pub(crate) fn sanitized(bytes: Bytes, is_style_sheet: bool) -> Bytes {
     let start = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&bytes).trim_ascii_start();
     let compressed = bytes.starts_with(&[0x1f, 0x8b]);
@@ -38,19 +39,20 @@ pub(crate) fn sanitized(bytes: Bytes, is_style_sheet: bool) -> Bytes {
         return bytes;
     }
     if is_style_sheet {
-        // A style sheet may begin like an HTML comment. A CSS comment in front makes it invalid
-        // XML.
+        // CSS allows `<!--` at the beginning of a style sheet. A CSS comment in front makes it
+        // invalid XML.
         return [b"/**/", &bytes[..]].concat().into();
     }
     match compressed {
-        // The fetch has decompressed the transfer, so the content itself is compressed. Browsers do
-        // not show such SVG either.
+        // The fetch has removed any `Content-Encoding`, so the file itself is compressed (`.svgz`).
+        // Browsers do not show such SVG either.
         true => Bytes::new(),
         false => rewritten(&bytes).map_or_else(Bytes::new, Bytes::from),
     }
 }
 
-/// Returns true for HTML, which is passed unchanged: `Frames` builds the page of an `iframe`.
+/// Returns true for HTML. The caller passes it to the engine unchanged, and `Frames` in `build.rs`
+/// makes the page of an `iframe` from it.
 pub(crate) fn is_html(bytes: &[u8]) -> bool {
     let start = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes).trim_ascii_start();
     let word = start.get(..9).unwrap_or(start).to_ascii_lowercase();

@@ -13,7 +13,7 @@ use super::stamp::Stamp;
 pub enum FetchSource {
     /// The response of a server.
     Network,
-    /// The HTTP cache: fresh, or confirmed by the server.
+    /// The HTTP cache. The response was fresh, or the server revalidated it.
     Cache,
     /// A file.
     File,
@@ -35,8 +35,8 @@ pub struct Fetched {
     pub stamp: Stamp,
     /// Source of the bytes.
     pub from: FetchSource,
-    /// Status of the server's response. It is outside 2xx only for a page whose error response has
-    /// a body to show.
+    /// Status of the server's response; `None` for files and `data:` addresses. It is outside 2xx
+    /// only for a page whose error response has a body to show.
     pub status: Option<u16>,
     /// True if the server forbids storing anything of this response (`Cache-Control: no-store`).
     pub no_store: bool,

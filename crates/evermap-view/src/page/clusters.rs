@@ -5,7 +5,7 @@
 //! |---|---|
 //! | 0-11 | advance in 1/16 pixel |
 //! | 12-14 | bytes of text |
-//! | 15 | continued: the next record belongs to the same cluster, and both add up |
+//! | 15 | continued: the next record belongs to the same cluster; advances and bytes are summed |
 //!
 //! Rounding errors do not accumulate: no edge of a cluster is more than 1/32 pixel from its exact
 //! position, unless an advance is negative.
@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn long_and_wide_clusters_take_several_records() {
-        // A family of emoji, and a letter of a very large font.
+        // An emoji of several code points (a family), a letter of a very large font, an empty
+        // cluster, and one with the longest text.
         let input = [(20.0, 25), (9_000.0, 1), (0.0, 0), (5.0, 65_536)];
         let decoded = round_trip(&input);
         let decoded: Vec<(f32, usize)> =

@@ -1,7 +1,7 @@
 //! Positions of the window's parts in device pixels, for drawing and hit testing.
 //!
 //! From top to bottom: the toolbar, the page with its scroll bar, and the status line. The page's
-//! area depends only on the window, so a page's layout is known before the page is loaded.
+//! area does not depend on the page, so its width and height are known before the page is loaded.
 
 use crate::Layout;
 
@@ -44,7 +44,7 @@ impl Rectangle {
 pub(crate) enum Button {
     Back,
     Forward,
-    /// Stops the visit instead while a page is loading.
+    /// Loads the page again. While a page is loading, stops that instead.
     Reload,
     Home,
     FindPrevious,
@@ -76,6 +76,7 @@ pub(crate) struct Geometry {
     /// The find bar, which covers part of the page.
     pub find: Rectangle,
     pub find_field: Rectangle,
+    /// The buttons of the toolbar, then those of the find bar.
     buttons: [(Button, Rectangle); 7],
 }
 
@@ -153,8 +154,8 @@ impl Geometry {
         shown.iter().find(|(_, at)| at.contains(point)).map(|(button, _)| *button)
     }
 
-    /// Returns the bar at the bottom of pages that are wider than the window. It covers part of the
-    /// page.
+    /// Returns the horizontal scroll bar, which is shown if the page is wider than the window. It
+    /// covers part of the page.
     pub(crate) fn horizontal_bar(&self) -> Rectangle {
         let height = self.scroll_bar.width.min(self.page.height);
         Rectangle::new(0, self.page.bottom() - height, self.page.width, height)

@@ -1,10 +1,11 @@
-//! classifier: assigns mails to newsgroups with a trained model (naive Bayes, multinomial, with
+//! classifier: assigns messages to newsgroups with a trained model (naive Bayes, multinomial, with
 //! add-one smoothing).
 //!
-//! `prepare` sets random mails aside, trains on the rest, and stores the model: how often each word
-//! occurs in each category. `run` loads the model and classifies the mails. Variants of the model:
-//! `compact`, a custom format whose words are used in place, in the read buffer; `postcard`, a
-//! widely used serialiser; and `heap`. All variants read the mails from a file.
+//! `prepare` sets random posts aside, trains on the rest, and stores the model: how often each word
+//! occurs in each category. The posts set aside are the mails. `run` loads the model and classifies
+//! them. Variants of the model: `compact`, a custom format whose words are used in place, in the
+//! read buffer; `postcard`, a widely used serialiser; and `heap`. All variants read the mails from
+//! a file.
 
 mod compact;
 mod corpus;
@@ -173,7 +174,8 @@ fn prepare(
     report.checksum(trained.checksum())
 }
 
-/// Writes all mails into one file, each after a line with its category's number and its size.
+/// Writes the posts set aside into one file, each after a line with its category's number and its
+/// size.
 fn write_mails(options: &Options, corpus: &corpus::Corpus) -> Outcome<()> {
     let path = options.file(MAILS);
     let mut writer = blocks::writer(&path, options.block_bytes)?;
@@ -222,7 +224,7 @@ fn next_mail(mails: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     Some((category.parse().ok()?, mail, after))
 }
 
-/// Model, and the logarithms that do not depend on the mail.
+/// Model, and logarithms that are computed once for all mails.
 struct Classifier<'a, M> {
     model: &'a M,
     /// Logarithms of the categories' shares of posts.

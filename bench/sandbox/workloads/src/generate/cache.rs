@@ -2,9 +2,9 @@
 //! large ones.
 //!
 //! The shares of kinds and sizes are chosen by hand, in the order known from statistics of the web.
-//! Images are the most frequent, then scripts and styles. Half of the files are smaller than about
-//! 20 KB. A few films take a sixth of the space. Compressed files stay as they are, so that
-//! compression saves about a third of all bytes.
+//! Images are the most frequent, then scripts, then pages. Half of the files are smaller than about
+//! 20 KB. A few films take a sixth of the space. Images, films and fonts are compressed already, so
+//! compressing all files saves only about a third of their bytes.
 
 use std::fmt::Write;
 
@@ -26,7 +26,8 @@ struct Resource {
     /// Number of files in a thousand.
     share: usize,
     kind: Kind,
-    /// Quantiles of the size in bytes: number of smaller files in a thousand, and size.
+    /// Points of the distribution of sizes: how many of a thousand files are smaller, and the size
+    /// in bytes.
     sizes: &'static [(u64, u64)],
 }
 
@@ -132,7 +133,7 @@ fn plan(files: usize, bytes: u64, random: &mut Random) -> Vec<(&'static Resource
     let mut planned: Vec<(&Resource, u64)> = (0..files).map(|_| draw(random)).collect();
     let drawn: u64 = planned.iter().map(|(_, size)| size).sum();
     for (_, size) in &mut planned {
-        // Stays below 2^64: a size has 24 bits, the total about 33.
+        // Stays below 2^64: a size has 24 bits, and the default total 29.
         *size = (*size * bytes / drawn).max(1);
     }
     // The largest file absorbs the rounding error.

@@ -16,7 +16,7 @@ use crate::lines::{FileLines, LINE_LETTERS, Lines, Place};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
 
-/// Name of the file, and of the block in the heap.
+/// Name of the output file, and of the named block in the heap.
 pub const NAME: &str = "reverse-complement";
 
 /// Runs one step of the program.

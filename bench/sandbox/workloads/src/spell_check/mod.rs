@@ -92,7 +92,7 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// Returns the words of a dictionary.
+/// Returns the lines of a dictionary, each a word. Skips empty lines.
 pub fn lines(dictionary: &[u8]) -> impl Iterator<Item = &[u8]> {
     dictionary.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }

@@ -21,6 +21,7 @@ impl StoreFiles {
         let lease_table = &self.lease_table;
         let taken = self.catalog()?.read(|catalog, reader| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
+            // First from unused ends of arenas, then from gaps that removed objects left.
             if let Some(base) = lease_table.take_above(&arenas, bytes)? {
                 return Ok(Some(base));
             }
@@ -66,8 +67,9 @@ pub(in crate::api) enum ArenaPurpose {
 }
 
 /// Reserves an arena at a random place in the window and records it in the arena registry. Prefers
-/// a place that no store has, according to this process and the registry. If there is none, takes a
-/// place that a store which is not open here may have.
+/// a place that overlaps neither an arena in the registry nor one that this process released
+/// recently. If there is none, gives up the second condition, then the first. The place never
+/// overlaps an arena of a store that is open in this process.
 ///
 /// The registry costs 40 us, plus 0.3 us for each arena recorded in it. Creating a store takes 0.2
 /// ms in memory and 2 to 20 ms on a disk. (Measured on a virtual machine with two shared
@@ -118,8 +120,8 @@ pub(in crate::api) fn take_arena(
     Ok(base)
 }
 
-/// Records arenas that a store got without leasing them here. A restored copy has the arenas of its
-/// original.
+/// Replaces the recorded arenas of a store. Called for a store that did not take its arenas itself:
+/// a restored copy has the arenas of its original.
 pub(crate) fn record_arenas(options: &Options, directory: &Path, arenas: &[(u64, u64)]) {
     if let Ok(store) = std::path::absolute(directory)
         && let Some(mut registry) = ArenaRegistry::lock(options)

@@ -2,8 +2,9 @@
 //!
 //! Readers hold the catalog's content lock only during a look-up and copy out what they need. Their
 //! mapping stays between look-ups and is renewed after the catalog has changed. Each change is a
-//! short session of one commit, under the exclusive lock. The catalog's log is permanent, so such a
-//! session costs one flush. A checkpoint empties the log now and then, and when a store is closed.
+//! short session of one commit, under the exclusive lock. A session neither creates nor removes the
+//! catalog's log ([`LogPolicy::Permanent`]), so it costs one flush. A checkpoint empties the log
+//! when it has become long, and when a store is closed.
 
 use std::path::PathBuf;
 use std::ptr::NonNull;
@@ -38,9 +39,9 @@ pub(in crate::api) struct CatalogAccess {
     timeout: Duration,
     own_addresses: Arc<CatalogAddresses>,
     lease_table: Arc<LeaseTable>,
-    /// Last commit that this process verified, and the log position after it. A commit that it made
-    /// itself on top of a verified one counts as verified. While no other commit follows, no page
-    /// has changed, so none is verified again.
+    /// Last commit whose pages this process verified, and the log position after it. Pages are
+    /// verified again only after a commit of another process or a failed one. This process's own
+    /// commit, made on top of a verified one, counts as verified.
     verified: Option<(u64, LogPosition)>,
     /// True if this process has replayed the log. Cleared when a commit is not applied, or when a
     /// commit or checkpoint fails.
@@ -112,7 +113,7 @@ impl Drop for ContentLock<'_> {
 const IDENTITY: Identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG };
 
 impl CatalogAccess {
-    /// Opens the catalog's files; the first look-up maps it.
+    /// Opens the catalog's log. The first look-up maps the catalog.
     pub(in crate::api) fn open(
         storage: Arc<dyn Storage>,
         space: Arc<AddressSpace>,
@@ -195,9 +196,9 @@ impl CatalogAccess {
                 let log = LogSource::File(&self.log_file);
                 let reader = Reader::from_locked(&self.environment, &self.paths, file, log)?;
                 let seen = (reader.superblock().commit_sequence, reader.log_position());
-                // The look-up is about to follow pointers in the catalog, so find damaged pages
-                // first, whatever `Verify` says. The catalog is small (some 20 us for a few
-                // objects).
+                // The look-up follows pointers in the catalog, so damaged pages must be found
+                // first. This does not depend on the option `Verify`, because the catalog is small
+                // (some 20 us for a few objects).
                 if self.verified != Some(seen) {
                     reader.verify_mapped()?;
                     check_type(&reader, &self.paths)?;
@@ -230,8 +231,8 @@ impl CatalogAccess {
         let before = writer.position();
         let root = root_of(&writer)?;
         {
-            // SAFETY: the type id was checked at the first look-up, and the identity of the file
-            // since. The writer has exclusive access to the object.
+            // SAFETY: the first look-up checked the type id, and opening the writer checked the
+            // file's identity. The writer has exclusive access to the object.
             let mut catalog = unsafe { Mut::from_raw(writer.heap(), root) };
             let arenas: Vec<Arena> = catalog.fields().arenas.iter().copied().collect();
             *self.own_addresses.arenas.lock().unwrap_or_else(PoisonError::into_inner) = arenas;
