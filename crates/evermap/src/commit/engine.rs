@@ -39,14 +39,15 @@ pub(crate) struct Engine {
     pub(super) committed: Committed,
     pub(super) pages: PrivatePages,
     pub(super) logging: Logging,
-    /// Search for foreign pointers, if enabled.
+    /// Search for suspects, if enabled. A suspect is a word that looks like a pointer to memory
+    /// outside the object, and may be a number.
     suspects: Option<Suspects>,
     /// Buffer for the next record.
     record_buffer: Vec<u8>,
 }
 
 impl Engine {
-    /// Creates the engine for `target`. Lays the overlay's lines over the private pages.
+    /// Creates the engine for `target`. Copies the overlay's lines into the private pages.
     pub(crate) fn new(target: Target) -> Engine {
         let logging = Logging::new(
             Arc::clone(&target.storage),
@@ -70,7 +71,8 @@ impl Engine {
         }
     }
 
-    /// Number of the last commit that is in the log.
+    /// Number of the last commit that was written to the log. Commits staged since then share the
+    /// next number.
     pub(crate) fn sequence(&self) -> u64 {
         self.logging.sequence()
     }
@@ -85,12 +87,12 @@ impl Engine {
         self.committed.applies()
     }
 
-    /// Lines that are in the log and not in the file.
+    /// Committed lines that the file lacks: logged or staged.
     pub(crate) fn overlay(&self) -> &Overlay {
         self.committed.overlay()
     }
 
-    /// Position of the log.
+    /// Position of the log. Differs from an earlier one if the log has advanced.
     pub(crate) fn log_position(&self) -> LogPosition {
         self.logging.position()
     }
@@ -103,9 +105,9 @@ impl Engine {
     /// Commits all stores since the last commit, atomically, with the durability level of the
     /// settings.
     ///
-    /// `approve` is called with the foreign pointers found, if any, possibly several times; its
-    /// error ends the commit. `seal` is called if something changed, with the number of the new
-    /// commit and page 0, which it updates. Returns false if nothing had changed.
+    /// `approve` is called with the suspects found, if any, possibly several times. Its error ends
+    /// the commit. `seal` is called if something changed, with the number of the new commit and
+    /// page 0, which it updates. Returns false if nothing had changed.
     ///
     /// The numbered steps in the code follow "A commit" in `docs/durability.md`.
     ///
@@ -147,10 +149,10 @@ impl Engine {
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, buffer);
         let mut entries = Vec::new();
         self.pages.compare(&mut self.committed, &mut record, &mut entries, search.as_mut())?;
-        let forgets = self.forget_given_back(&growth, &mut entries)?;
+        let drops_checksum = self.add_given_back(&growth, &mut entries)?;
         if record.is_empty()
             && !grew
-            && !forgets
+            && !drops_checksum
             && self.pages.changes_of_page_zero(&self.committed)? == 0
         {
             self.pages.mark_unchanged();
@@ -171,7 +173,7 @@ impl Engine {
         record.push(0, changes, self.pages.page_zero());
         self.logging.reserve(&growth.unreserved, &**self.committed.object(), &record)?;
 
-        // 5. Append: the commit point. At level `Close` the record stays in memory.
+        // 5. Append: the commit point. At level `Close` the changes stay in memory.
         let is_staged = self.settings.durability == Durability::Close;
         match is_staged {
             true => self.logging.stage(grew),
@@ -185,6 +187,7 @@ impl Engine {
             self.logging.add(page, mask, is_staged);
             self.committed.add(page, mask, &bytes, at);
         }
+        // Reuse the buffer unless the overlay holds lines in it.
         self.record_buffer = Arc::into_inner(bytes).unwrap_or_default();
         self.committed.set_file_length(growth.file_length);
         self.pages.mark_committed();
@@ -193,7 +196,7 @@ impl Engine {
             Ok(()) => {}
             Err(error @ Error::DurabilityUnknown { .. }) => return Err(error),
             Err(error) => {
-                // The commit is in the log; only this session cannot continue.
+                // The commit is complete. Only this session cannot continue.
                 warn!(%error, path = %self.object().path().display(), "a session cannot continue after its commit");
                 self.logging.end_after(&error);
             }
@@ -203,15 +206,15 @@ impl Engine {
 
     /// Adds entries for pages whose contents are unspecified from now on. Returns true if the
     /// checksum table of the last commit still has a checksum for one of them.
-    fn forget_given_back(&self, growth: &Growth, entries: &mut Vec<(u64, u32)>) -> Result<bool> {
-        let mut forgets = false;
+    fn add_given_back(&self, growth: &Growth, entries: &mut Vec<(u64, u32)>) -> Result<bool> {
+        let mut drops_checksum = false;
         for page in growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages) {
             // The heap's chunk map may already record the page as a hole. Then the entry is the
             // only change of this commit.
-            forgets = forgets || !self.committed.has_unknown_checksum(page)?;
+            drops_checksum = drops_checksum || !self.committed.has_unknown_checksum(page)?;
             entries.push((page, CHECKSUM_UNKNOWN));
         }
-        Ok(forgets)
+        Ok(drops_checksum)
     }
 
     /// Adds the checksums of fresh memory. Starting write-back can block, so threads do it in the
@@ -256,7 +259,9 @@ impl Engine {
         }
         let budget = self.settings.hot_bytes_max;
         match self.pages.retained_bytes() {
+            // Later stores to retained pages could not be found, so evict all.
             None => self.evict_retained(true),
+            // Spare the pages of the last commit if they take at most half of the budget.
             Some((retained, latest)) if retained + self.overlay().bytes() as u64 > budget => {
                 self.evict_retained(latest > budget / 2)
             }
@@ -264,12 +269,12 @@ impl Engine {
         }
     }
 
-    /// Makes commits search for foreign pointers.
+    /// Makes commits search for suspects.
     pub(crate) fn search_for_suspects(&mut self, suspects: Suspects) {
         self.suspects = Some(suspects);
     }
 
-    /// The search for foreign pointers.
+    /// The search for suspects.
     pub(crate) fn suspects(&mut self) -> Option<&mut Suspects> {
         self.suspects.as_mut()
     }
@@ -351,8 +356,9 @@ impl Engine {
 
     /// Writes a record to the log after making room for it.
     fn append(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
-        // Two calls of `fstat` cost little compared with a flush. At other levels commits are
-        // cheaper, so only `sync` and `close` check.
+        // Check that object and log still have a name. The two calls of `fstat` cost little
+        // compared with a flush. At other levels commits are cheaper, so only `sync` and `close`
+        // check.
         if self.settings.durability == Durability::Commit && !self.object().is_direct() {
             self.logging.check_named(self.committed.object())?;
         }
