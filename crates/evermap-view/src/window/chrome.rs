@@ -15,7 +15,7 @@ use super::geometry::{Button, Rectangle};
 use super::icons::icon;
 use super::keys::Focus;
 use super::state::State;
-use super::text::Type;
+use super::text::TextStyle;
 use super::visits::Failure;
 use crate::{Result, ViewError};
 
@@ -49,7 +49,7 @@ struct PanelContent {
     loading: bool,
     field: Option<FieldContent>,
     texts: Vec<String>,
-    /// Colour of the dot: true if the page came from the store.
+    /// True if the page came from the store. Determines the colour of the dot; `None` draws no dot.
     warm: Option<bool>,
 }
 
@@ -83,6 +83,7 @@ impl Chrome {
                 (Button::Reload, true),
                 (Button::Home, state.visits.has_home()),
             ],
+            // A fast visit ends before the first tick, and does not change the icon.
             loading: state.visits.loading.as_ref().is_some_and(|loading| loading.ticks > 0),
             field: Some(address_content(state)),
             ..PanelContent::of(state, g.toolbar)
@@ -110,7 +111,7 @@ impl Chrome {
             PanelContent { texts, warm: status.warm, ..PanelContent::of(state, g.status) };
         self.status.draw(&mut self.rasterizer, content, |scene, content| {
             draw_line(scene, Rectangle::new(0, 0, g.status.width, 1));
-            let text_type = state.type_of(0.92);
+            let style = state.text_style(0.92);
             let middle = g.status.height as f32 / 2.0 + 0.5;
             let (padding, width) = (state.field_padding(), g.status.width as f32);
             let mut left = padding;
@@ -121,12 +122,12 @@ impl Chrome {
                 fill(scene, &Circle::new(center, radius), rgb);
                 left += 2.0 * radius as f32 + g.px(6.0) as f32;
             }
-            let right = text_type.width(&content.texts[1]);
+            let right = style.width(&content.texts[1]);
             let room = width - left - right - 2.0 * padding;
-            let text = text_type.shortened(&content.texts[0], room.max(0.0));
-            text_type.draw(scene, &text, left, middle, color(colors::QUIET));
+            let text = style.shortened(&content.texts[0], room.max(0.0));
+            style.draw(scene, &text, left, middle, color(colors::QUIET));
             let x = width - right - padding;
-            text_type.draw(scene, &content.texts[1], x, middle, color(colors::QUIET));
+            style.draw(scene, &content.texts[1], x, middle, color(colors::QUIET));
         })
     }
 
@@ -155,13 +156,13 @@ impl Chrome {
             draw_line(scene, Rectangle::new(0, size.1.saturating_sub(1), size.0, 1));
             draw_buttons(scene, state, content, origin);
             draw_field(scene, state, content, g.find_field, origin, state.focus == Focus::Find);
-            let text_type = state.type_of(0.92);
+            let style = state.text_style(0.92);
             let (count, bounds) = (&content.texts[0], g.find_field);
             let right = (bounds.right() - origin.0) as f32 - state.field_padding();
             let middle = (bounds.top - origin.1) as f32 + bounds.height as f32 / 2.0;
-            let x = right - text_type.width(count);
+            let x = right - style.width(count);
             if x > (bounds.left - origin.0) as f32 {
-                text_type.draw(scene, count, x, middle, color(colors::QUIET));
+                style.draw(scene, count, x, middle, color(colors::QUIET));
             }
         })
     }
@@ -271,7 +272,7 @@ fn address_content(state: &State) -> FieldContent {
     let padding = state.field_padding();
     let room = state.geometry.address.width as f32 - 2.0 * padding;
     FieldContent {
-        text: state.type_of(1.0).shortened(state.address.text(), room.max(0.0)),
+        text: state.text_style(1.0).shortened(state.address.text(), room.max(0.0)),
         start: state.geometry.address.left as f32 + padding,
         cursor: None,
     }
@@ -288,9 +289,9 @@ fn find_content(state: &State) -> FieldContent {
 /// Returns the content of the focused field, with its cursor and selection.
 fn edited_content(state: &State) -> FieldContent {
     let field = if state.focus == Focus::Find { &state.find.field } else { &state.address };
-    let text_type = state.type_of(1.0);
+    let style = state.text_style(1.0);
     let start = state.field_start();
-    let at = |byte: usize| start + text_type.width(&field.text()[..byte]);
+    let at = |byte: usize| start + style.width(&field.text()[..byte]);
     let selection = field.selection();
     FieldContent {
         text: field.text().to_string(),
@@ -364,8 +365,8 @@ fn draw_field(
         }
     }
     let middle = at.center().y as f32;
-    let text_type = state.type_of(1.0);
-    text_type.draw(scene, &field.text, field.start - shift, middle, color(colors::TEXT));
+    let style = state.text_style(1.0);
+    style.draw(scene, &field.text, field.start - shift, middle, color(colors::TEXT));
     scene.pop_layer();
     scene.stroke(&Stroke::new(thick), Affine::IDENTITY, color(edge), None, &frame);
 }
@@ -383,19 +384,19 @@ fn draw_failure(scene: &mut impl PaintScene, state: &State, failure: &Failure) {
         f64::from(y + px(30.0)),
     );
     super::icons::warning(scene, sign);
-    let heading = state.type_of(1.7);
+    let heading = state.text_style(1.7);
     let x = left + px(44.0);
     heading.draw(scene, "This page can't be shown", x, y + px(15.0), color(colors::TEXT));
     y += px(60.0);
-    let body = state.type_of(1.1);
-    let mut paragraph = |text: &str, text_type: Type<'_>, rgb: u32| {
-        for line in text_type.lines(text, width) {
-            text_type.draw(scene, line.trim_end(), left, y, color(rgb));
-            y += text_type.size * 1.5;
+    let body = state.text_style(1.1);
+    let mut paragraph = |text: &str, style: TextStyle<'_>, rgb: u32| {
+        for line in style.lines(text, width) {
+            style.draw(scene, line.trim_end(), left, y, color(rgb));
+            y += style.size * 1.5;
         }
-        y += text_type.size * 0.7;
+        y += style.size * 0.7;
     };
-    // Most messages begin with the address. It is not repeated.
+    // Do not repeat an address that the message contains.
     if !failure.why.contains(&failure.address) {
         paragraph(&body.shortened(&failure.address, width), body, colors::QUIET);
     }

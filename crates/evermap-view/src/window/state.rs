@@ -18,7 +18,7 @@ use super::geometry::Geometry;
 use super::keys::{self, Focus, Modifiers};
 use super::pointer::Pointer;
 use super::scroll::Scroll;
-use super::text::{InterfaceFont, Type};
+use super::text::{InterfaceFont, TextStyle};
 use super::visits::{Content, Visits};
 use super::{links, zoom};
 use crate::Layout;
@@ -164,9 +164,9 @@ impl State {
     }
 
     /// Returns the window's text style, enlarged by a factor.
-    pub(crate) fn type_of(&self, larger: f32) -> Type<'_> {
+    pub(crate) fn text_style(&self, larger: f32) -> TextStyle<'_> {
         let size = TEXT_SIZE * larger * self.geometry.scale as f32;
-        Type { font: self.font.as_ref(), size }
+        TextStyle { font: self.font.as_ref(), size }
     }
 
     /// Returns the page in the window.

@@ -41,15 +41,15 @@ impl InterfaceFont {
     }
 }
 
-/// A size of text, and the font if there is one.
+/// Size of text, and its font if there is one.
 #[derive(Clone, Copy)]
-pub(crate) struct Type<'a> {
+pub(crate) struct TextStyle<'a> {
     pub font: Option<&'a InterfaceFont>,
     /// Pixels per em.
     pub size: f32,
 }
 
-impl Type<'_> {
+impl TextStyle<'_> {
     /// Returns the byte offset, glyph and advance of each character.
     fn advances(&self, text: &str) -> Vec<(usize, u32, f32)> {
         let font = self.font.and_then(InterfaceFont::reference);
@@ -190,30 +190,30 @@ mod tests {
     use super::*;
 
     /// Without a font, every character is 10 pixels wide.
-    const TYPE: Type<'static> = Type { font: None, size: 20.0 };
+    const STYLE: TextStyle<'static> = TextStyle { font: None, size: 20.0 };
 
     #[test]
     fn a_long_text_keeps_its_ends() {
-        assert_eq!(TYPE.shortened("abcdef", 60.0), "abcdef");
-        assert_eq!(TYPE.shortened("abcdefghij", 70.0), "abcd…ij");
-        assert_eq!(TYPE.shortened("äöüßéàîô", 40.0), "äö…ô");
-        assert_eq!(TYPE.shortened("abc", 5.0), "…");
+        assert_eq!(STYLE.shortened("abcdef", 60.0), "abcdef");
+        assert_eq!(STYLE.shortened("abcdefghij", 70.0), "abcd…ij");
+        assert_eq!(STYLE.shortened("äöüßéàîô", 40.0), "äö…ô");
+        assert_eq!(STYLE.shortened("abc", 5.0), "…");
         let long = "x".repeat(CHARS_MAX * 2) + "yz";
-        assert!(TYPE.shortened(&long, 100.0).ends_with("yz"));
+        assert!(STYLE.shortened(&long, 100.0).ends_with("yz"));
     }
 
     #[test]
     fn a_click_sets_the_cursor_to_the_nearer_side() {
-        assert_eq!(TYPE.byte_at("aéb", 4.0), 0);
-        assert_eq!(TYPE.byte_at("aéb", 6.0), 1);
-        assert_eq!(TYPE.byte_at("aéb", 16.0), 3);
-        assert_eq!(TYPE.byte_at("aéb", 900.0), 4);
+        assert_eq!(STYLE.byte_at("aéb", 4.0), 0);
+        assert_eq!(STYLE.byte_at("aéb", 6.0), 1);
+        assert_eq!(STYLE.byte_at("aéb", 16.0), 3);
+        assert_eq!(STYLE.byte_at("aéb", 900.0), 4);
     }
 
     #[test]
     fn lines_break_at_spaces_and_long_words_anywhere() {
-        assert_eq!(TYPE.lines("one two three", 80.0), ["one two ", "three"]);
-        let lines = TYPE.lines(&"x".repeat(30), 100.0);
+        assert_eq!(STYLE.lines("one two three", 80.0), ["one two ", "three"]);
+        let lines = STYLE.lines(&"x".repeat(30), 100.0);
         assert_eq!(lines.concat(), "x".repeat(30));
         assert!(lines.iter().all(|line| line.len() <= 10));
     }

@@ -303,7 +303,7 @@ impl State {
             Focus::Address => self.address.text(),
             Focus::Find => self.find.field.text(),
         };
-        let byte = self.type_of(1.0).byte_at(text, x as f32 - start);
+        let byte = self.text_style(1.0).byte_at(text, x as f32 - start);
         self.edit(|field| field.place(byte, selecting));
     }
 
@@ -316,7 +316,7 @@ impl State {
         };
         let padding = self.field_padding();
         let room = bounds.width as f32 - 2.0 * padding - self.field_reserve();
-        let cursor = self.type_of(1.0).width(&field.text()[..field.cursor()]);
+        let cursor = self.text_style(1.0).width(&field.text()[..field.cursor()]);
         bounds.left as f32 + padding - (cursor - room).max(0.0)
     }
 
