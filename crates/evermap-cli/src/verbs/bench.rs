@@ -135,7 +135,7 @@ impl Transfer {
             let head = [
                 "engine",
                 "median",
-                "least",
+                "min",
                 "bytes/ms",
                 "processor",
                 "calls",

@@ -86,11 +86,11 @@ fn method(name: &str) -> Result<Method, String> {
     })
 }
 
-/// All loads by one method.
+/// A method, or the policy's choice, with the figures of its loads.
 #[derive(Debug, Serialize, Deserialize)]
-struct Cell {
+struct Subject {
     name: String,
-    /// Reason why the method cannot load this file.
+    /// Error of a load that failed. The subject is not measured again.
     refused: Option<String>,
     runs: Vec<Run>,
 }
@@ -103,7 +103,7 @@ struct Report<'t> {
     cold: bool,
     touched_percent: u8,
     written_percent: u8,
-    methods: &'t [Cell],
+    methods: &'t [Subject],
 }
 
 impl Load {
@@ -114,19 +114,19 @@ impl Load {
         self.export.check()?;
         // A file that no method can load is reported here, once.
         let (facts, _) = self.loader(AUTOMATIC).probe()?;
-        let mut cells: Vec<Cell> = self.names().into_iter().map(Cell::new).collect();
+        let mut subjects: Vec<Subject> = self.names().into_iter().map(Subject::new).collect();
         for round in 0..usize::from(self.rounds) {
-            for turn in 0..cells.len() {
-                let index = (turn + round) % cells.len();
-                let cell = &mut cells[index];
-                if cell.refused.is_none() {
+            for turn in 0..subjects.len() {
+                let index = (turn + round) % subjects.len();
+                let subject = &mut subjects[index];
+                if subject.refused.is_none() {
                     self.prepare()?;
-                    self.measure(cell)?;
+                    self.measure(subject)?;
                 }
             }
         }
-        self.compare(&cells)?;
-        let times: Vec<Times> = cells.iter().filter_map(Cell::times).collect();
+        self.compare(&subjects)?;
+        let times: Vec<Times> = subjects.iter().filter_map(Subject::times).collect();
         let mut output = Output::new();
         match self.json {
             true => output.json(&Report {
@@ -135,10 +135,10 @@ impl Load {
                 cold: self.cold,
                 touched_percent: self.touched,
                 written_percent: self.written.min(self.touched),
-                methods: &cells,
+                methods: &subjects,
             })?,
             false => {
-                self.table(facts.bytes, &cells, &mut output)?;
+                self.table(facts.bytes, &subjects, &mut output)?;
                 let sentences = comparison::sentences(&times, AUTOMATIC, Figure::Median);
                 sentences.iter().try_for_each(|sentence| output.line(sentence))?;
             }
@@ -173,10 +173,10 @@ impl Load {
     }
 
     /// Measures one load in a new process.
-    fn measure(&self, cell: &mut Cell) -> Result<(), Failure> {
+    fn measure(&self, subject: &mut Subject) -> Result<(), Failure> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(&program);
-        command.args(["bench", "load", "--child", &cell.name]);
+        command.args(["bench", "load", "--child", &subject.name]);
         command.args(["--touched", &self.touched.to_string()]);
         command.args(["--written", &self.written.to_string()]);
         command.args(["--order", name_of(self.order).as_str()]);
@@ -199,8 +199,8 @@ impl Load {
             }
         };
         match run {
-            Ok(run) => cell.runs.push(run),
-            Err(why) => cell.refused = Some(why),
+            Ok(run) => subject.runs.push(run),
+            Err(why) => subject.refused = Some(why),
         }
         Ok(())
     }
@@ -244,8 +244,8 @@ impl Load {
     }
 
     /// Checks that all loads read the same bytes.
-    fn compare(&self, cells: &[Cell]) -> Result<(), Failure> {
-        let mut runs = cells.iter().flat_map(|cell| &cell.runs);
+    fn compare(&self, subjects: &[Subject]) -> Result<(), Failure> {
+        let mut runs = subjects.iter().flat_map(|subject| &subject.runs);
         let first = runs.next().map(|run| run.checksum);
         match runs.all(|run| Some(run.checksum) == first) {
             true => Ok(()),
@@ -256,7 +256,7 @@ impl Load {
         }
     }
 
-    fn table(&self, bytes: u64, cells: &[Cell], output: &mut Output) -> Result<(), Failure> {
+    fn table(&self, bytes: u64, subjects: &[Subject], output: &mut Output) -> Result<(), Failure> {
         let state = if self.cold { "cold" } else { "cached" };
         output.line(&format!(
             "{}: {}, {state}, {} % touched, {} % written, {}, {}",
@@ -271,27 +271,27 @@ impl Load {
             "method",
             "first use",
             "finish",
-            "least",
+            "min",
             "processor",
             "faults",
             "private",
             "huge",
             "cached",
-            "twice",
+            "duplicate",
         ];
-        let rows: Vec<[String; 10]> = cells.iter().map(Cell::row).collect();
+        let rows: Vec<[String; 10]> = subjects.iter().map(Subject::row).collect();
         output.table(head, &rows, &[0])?;
-        for cell in cells {
-            if let Some(why) = &cell.refused {
-                output.line(&format!("{}: {}", cell.name, output::plain(why)))?;
+        for subject in subjects {
+            if let Some(why) = &subject.refused {
+                output.line(&format!("{}: {}", subject.name, output::plain(why)))?;
             }
         }
-        let policy = cells.iter().find(|cell| cell.name == AUTOMATIC);
-        if let Some(run) = policy.and_then(|cell| cell.runs.last()) {
-            let noise = "the times in that method's row differ only by measurement noise";
+        let policy = subjects.iter().find(|subject| subject.name == AUTOMATIC);
+        if let Some(run) = policy.and_then(|subject| subject.runs.last()) {
+            let noise = "its row differs from that method's only by measurement noise";
             output.line(&format!("{AUTOMATIC} chose {}; {noise}", run.why))?;
         }
-        if let Some(line) = against_best(cells) {
+        if let Some(line) = against_best(subjects) {
             output.line(&line)?;
         }
         Ok(())
@@ -303,9 +303,9 @@ fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
-impl Cell {
-    fn new(name: String) -> Cell {
-        Cell { name, refused: None, runs: Vec::new() }
+impl Subject {
+    fn new(name: String) -> Subject {
+        Subject { name, refused: None, runs: Vec::new() }
     }
 
     fn median(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
@@ -350,12 +350,13 @@ impl Cell {
 }
 
 /// Returns a line that compares the policy's choice with the fastest method.
-fn against_best(cells: &[Cell]) -> Option<String> {
-    let finish = |cell: &Cell| cell.median(|run| run.finish_s);
-    let policy = finish(cells.iter().find(|cell| cell.name == AUTOMATIC)?)?;
-    let others = cells.iter().filter(|cell| cell.name != AUTOMATIC && cell.refused.is_none());
+fn against_best(subjects: &[Subject]) -> Option<String> {
+    let finish = |subject: &Subject| subject.median(|run| run.finish_s);
+    let policy = finish(subjects.iter().find(|subject| subject.name == AUTOMATIC)?)?;
+    let others =
+        subjects.iter().filter(|subject| subject.name != AUTOMATIC && subject.refused.is_none());
     let (best, seconds) = others
-        .filter_map(|cell| Some((cell, finish(cell)?)))
+        .filter_map(|subject| Some((subject, finish(subject)?)))
         .min_by(|one, other| one.1.total_cmp(&other.1))?;
     let ratio = policy / seconds;
     Some(format!("{AUTOMATIC} took {ratio:.2} x the time of {}, the fastest method", best.name))
