@@ -2,9 +2,9 @@
 //!
 //! The time depends on the processor's caches. A copy between the pages of two files has neither
 //! side in a cache. A buffer of 128 KiB is in the second-level cache, and one of 8 KiB in the
-//! first. So there are three units, measured with programs whose number of copies is known:
-//! `map-write` copies once, from page to page; `dd` copies twice, into its buffer and out of it.
-//! The unit for a method depends on the method's buffer, not on its number of copies.
+//! first. So three times are measured, by programs whose number of copies is known. `map-write`
+//! copies once, from page to page. `dd` copies twice, into its buffer and out of it, and runs with
+//! both buffer sizes. The method's buffer determines which of the times applies to it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,8 +22,8 @@ pub const COPIES_BY_BUFFER: f64 = 2.0;
 const BUFFERED: [&str; 6] =
     ["read-write", "dd bs=128K", "dd bs=1M", "cp --reflink=never", "pv", "rsync -W"];
 /// Subjects with a buffer of a few kilobytes. All subjects in neither list count as page to page:
-/// they have no buffer, or buffers of megabytes, like a ring.
-const BARELY_BUFFERED: [&str; 1] = ["socat"];
+/// they have no buffer, or several megabytes of buffers, as `uring` has.
+const SMALL_BUFFERED: [&str; 1] = ["socat"];
 
 /// The time of one copy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,11 +70,12 @@ impl OneCopy {
         })())
     }
 
-    /// Returns the unit that fits the engines that a subject used, or its name if they are unknown.
+    /// Returns the time of one copy by this subject. `engines` are those it used (`splice +
+    /// read-write`); if they are unknown, the subject's name decides.
     pub fn ns(&self, subject: &Subject, engines: Option<&str>) -> f64 {
         let name = engines.unwrap_or(&subject.name);
         let is_any_of = |names: &[&str]| name.split(" + ").any(|part| names.contains(&part));
-        if is_any_of(&BARELY_BUFFERED) {
+        if is_any_of(&SMALL_BUFFERED) {
             self.through_small_buffer_ns
         } else if is_any_of(&BUFFERED) {
             self.through_buffer_ns
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_method_is_compared_with_the_unit_that_fits_it() {
+    fn the_buffer_of_a_method_determines_the_time_of_a_copy() {
         let one =
             OneCopy { through_small_buffer_ns: 0.5, through_buffer_ns: 1.0, page_to_page_ns: 2.0 };
         let subject = |engine| Subject::evermap(Path::new("evermap"), engine, None);
