@@ -81,3 +81,25 @@ fn the_next_export_removes_what_a_killed_one_left_and_nothing_else() {
     place.ok(&["export", "page", "exported", "--force"]);
     assert_eq!(names(&place), ["exported", "other", "store"]);
 }
+
+#[test]
+fn the_next_backup_or_restore_to_the_same_place_removes_what_a_killed_one_left() {
+    let place = Place::in_memory();
+    let ran = place.run_with_input(&["parse", "-", "--name", "page"], b"<p>one");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let kill = |name: &str| {
+        let left = place.path(&format!(".{name}.partial-20260131T235959Z-0"));
+        std::fs::create_dir_all(left.join("objects")).unwrap();
+        std::fs::write(left.join("addresses"), "").unwrap();
+        std::fs::write(left.join("objects/part"), "part").unwrap();
+    };
+    for name in ["backup", "other", "store"] {
+        kill(name);
+    }
+    place.ok(&["backup", "backup"]);
+    let left = |name| format!(".{name}.partial-20260131T235959Z-0");
+    let (other, store) = (left("other"), left("store"));
+    assert_eq!(names(&place), [&*other, &store, "backup", "store"]);
+    place.ok(&["restore", "backup", "--force"]);
+    assert_eq!(names(&place), [&*other, "backup", "store"]);
+}

@@ -148,3 +148,69 @@ fn wrong_paths_change_nothing_and_are_reported_with_a_remedy() {
     assert_eq!(std::fs::read(place.path("letters/dear")).expect("still there"), b"text");
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
 }
+
+#[test]
+fn a_backup_follows_a_symbolic_link_to_an_empty_directory_and_no_other() {
+    let place = with_documents();
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, place.path(name)).expect("a link");
+        assert!(place.path(name).is_symlink());
+    };
+    for name in ["disk", "disk/empty", "disk/for-restore"] {
+        std::fs::create_dir(place.path(name)).expect("made");
+    }
+    link("disk/empty", "link");
+    assert!(place.ok(&["backup", "link"]).starts_with("link: 2 objects"));
+    assert!(place.path("link").is_symlink());
+    assert_eq!(at(&place, "disk/empty", &["ls"]).out, "a.html\nb.html\n");
+    // The link now leads to a store.
+    place.fails(9, "leads to no empty directory; choose an empty directory", &["backup", "link/"]);
+    link("nowhere", "dangling");
+    place.fails(9, "leads to no empty directory", &["backup", "dangling"]);
+    link("disk/for-restore", "restored");
+    assert_eq!(at(&place, "restored", &["restore", "link"]).code, 0);
+    assert!(place.path("restored").is_symlink());
+    assert_eq!(at(&place, "disk/for-restore", &["ls"]).out, "a.html\nb.html\n");
+    // Replacing what a link leads to is refused, with one remedy.
+    let refused = at(&place, "restored", &["restore", "link", "--force"]);
+    refused.failed(9, "name the directory that it leads to");
+    assert!(!refused.err.contains("choose an empty directory"), "{refused:?}");
+    let left = std::fs::read_dir(place.path("disk")).expect("a directory").count();
+    assert_eq!(left, 2, "a temporary directory is left");
+}
+
+/// Mounts a directory on itself in a mount namespace of its own, if the system allows that.
+#[test]
+fn a_mount_point_is_refused_before_the_copy_with_a_remedy() {
+    let place = with_documents();
+    place.ok(&["backup", "copy"]);
+    std::fs::create_dir(place.path("disk")).expect("made");
+    let script = "mount --bind disk disk || exit 77; \"$@\"";
+    let inside = |store: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--map-root-user", "--user", "sh", "-c", script, "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_evermap")).args(["--store", store]).args(arguments);
+        command.current_dir(place.path("")).output().map(Ran::of)
+    };
+    match inside("store", &["ls"]) {
+        Ok(ran) if ran.code == 0 => {}
+        other => {
+            eprintln!("SKIPPED: this system allows no mount for a test: {other:?}");
+            return;
+        }
+    }
+    for (store, arguments) in [
+        ("store", &["backup", "disk"][..]),
+        ("disk", &["restore", "copy"]),
+        ("disk", &["restore", "copy", "--force"]),
+    ] {
+        let ran = inside(store, arguments).expect("it runs");
+        ran.failed(10, "cannot replace disk: a file system is mounted there; name a new directory");
+    }
+    for (store, arguments) in
+        [("store", &["backup", "disk/copy"][..]), ("disk/store", &["restore", "copy"])]
+    {
+        let ran = inside(store, arguments).expect("it runs");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}

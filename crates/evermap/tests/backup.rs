@@ -283,7 +283,10 @@ fn backups_are_never_nested_and_only_a_store_is_replaced() {
     }
     refused(backup(&path, at("dangling"), &options), "already exists");
     let copy = at("copy");
-    backup(&path, &copy, &options).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    std::os::unix::fs::symlink(&copy, at("to-copy")).unwrap();
+    assert_eq!(backup(&path, at("to-copy"), &options).unwrap().directory, at("to-copy"));
+    std::fs::remove_file(at("to-copy")).unwrap();
     refused(restore(&copy, copy.join("in"), false, &options), "is inside");
     refused(restore(&copy, &copy, true, &options), "is the same as");
     // It would be deleted with the store that it replaces.

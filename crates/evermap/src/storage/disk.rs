@@ -174,6 +174,16 @@ impl Storage for Disk {
         Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        std::fs::canonicalize(path).map_err(|e| Error::from_io(e, "look up", path))
+    }
+
+    fn is_mount_point(&self, path: &Path) -> bool {
+        let (at, name) = self.at(path);
+        let found = fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+        found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
     fn enter(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
         trace!(path = %path.display(), "enter");
         let (at, name) = self.at(path);

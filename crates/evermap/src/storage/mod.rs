@@ -96,6 +96,15 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn enter(&self, _path: &Path) -> Result<Option<Arc<dyn Storage>>> {
         Ok(None)
     }
+    /// Returns the absolute path of an existing file, without symbolic links and `..`. A storage
+    /// without links returns `path`.
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+    /// Returns true if a file system is mounted at `path`. A rename cannot replace such a directory.
+    fn is_mount_point(&self, _path: &Path) -> bool {
+        false
+    }
     /// Returns the directory in which this user's programs keep state between runs. It may not
     /// exist yet. `None` if no such directory is defined, or another user owns it.
     fn state_directory(&self) -> Option<PathBuf> {

@@ -25,7 +25,9 @@ use super::report::{Finding, Report};
 use copier::Copier;
 pub(super) use copier::write_image;
 use partial::Partial;
-use refuse::{is_occupied, refuse_foreign_files, refuse_inside, refuse_occupied, refuse_use};
+use refuse::{
+    is_occupied, place_of, refuse_foreign_files, refuse_inside, refuse_occupied, refuse_use,
+};
 
 /// Options of a backup or a restore.
 ///
@@ -90,8 +92,9 @@ pub struct BackupReport {
 }
 
 impl Store {
-    /// Copies the store, which may be in use, to a directory that must be empty or not exist. Each
-    /// object is copied as of one commit, and so is the catalog. The copy is a store itself.
+    /// Copies the store, which may be in use, to a directory that must be empty or not exist. A
+    /// symbolic link to an empty directory is followed; a mount point is refused. Each object is
+    /// copied as of one commit, and so is the catalog. The copy is a store itself.
     ///
     /// Other processes can use the store during the copy. Only if the catalog changes faster than
     /// objects are copied, further changes of the catalog wait until the copy is complete. If the
@@ -151,13 +154,14 @@ fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupRe
     let scan = Scan::new(from, &options.check)?;
     refuse_occupied(&*storage, to)?;
     refuse_inside(&*storage, to, from)?;
-    let partial = Partial::create(&storage, to)?;
+    let place = place_of(&*storage, to)?;
+    let partial = Partial::create(&storage, &place)?;
     backup_mark::write(&*storage, from, &partial.path)?;
     let mut copier = Copier::new(scan, options, Arc::clone(&storage), &partial.path, to);
     copier.all()?;
     let report = copier.report;
-    refuse_occupied(&*storage, to)?;
-    partial.finish(|path| storage.rename(path, to))?;
+    refuse_occupied(&*storage, &place)?;
+    partial.finish(|path| storage.rename(path, &place))?;
     Ok(report)
 }
 
@@ -206,7 +210,8 @@ pub fn restore(
         refuse_foreign_files(&*storage, to, from)?;
         refuse_inside(&*storage, from, to)?;
     }
-    let partial = Partial::create(&storage, to)?;
+    let place = place_of(&*storage, to)?;
+    let partial = Partial::create(&storage, &place)?;
     let source = storage.enter(from)?.unwrap_or_else(|| Arc::clone(&storage));
     let check = CheckOptions { storage: Arc::clone(&source), ..options.check.clone() };
     let unverified = BackupOptions { verify: false, check };
@@ -218,11 +223,11 @@ pub fn restore(
     let mut report = copier.report;
     if there {
         let unused = refuse_use(&*storage, to)?;
-        let replaced = partial.exchange(to)?;
+        let replaced = partial.exchange(&place)?;
         drop(unused);
         report.left_over = replaced.remove();
     } else {
-        partial.finish(|path| storage.rename(path, to))?;
+        partial.finish(|path| storage.rename(path, &place))?;
     }
     record_arenas(&Options { storage, ..Options::default() }, to, &arenas);
     Ok(report)

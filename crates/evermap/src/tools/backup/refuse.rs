@@ -1,7 +1,8 @@
 //! Refusals: a copy must not replace other files, lie inside its source, or take the place of a
 //! store in use.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::api::refuse_open_here;
@@ -24,7 +25,7 @@ pub(super) fn is_occupied(storage: &dyn Storage, path: &Path) -> Result<bool> {
         Err(e) if e.is_missing_file() => Ok(is_link(storage, path)),
         // The path is a file, or a parent of it is.
         Err(Error::Io { .. }) => match storage.open(path, OpenMode::Read) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotADirectory => {
                 let why = format!("{} is not a directory", parent_of(path).display());
                 Err(Error::StoreExists { path: path.to_path_buf(), why })
             }
@@ -35,11 +36,35 @@ pub(super) fn is_occupied(storage: &dyn Storage, path: &Path) -> Result<bool> {
 }
 
 pub(super) fn refuse_occupied(storage: &dyn Storage, path: &Path) -> Result<()> {
-    match is_occupied(storage, path)? {
-        false => Ok(()),
-        true => Err(Error::StoreExists {
+    if !is_occupied(storage, path)? {
+        return Ok(());
+    }
+    let why = match is_link(storage, path) {
+        true => "the path already exists, as a symbolic link that leads to no empty directory",
+        false => "the path already exists",
+    };
+    Err(Error::StoreExists { path: path.to_path_buf(), why: why.to_string() })
+}
+
+/// Returns the path at which a copy gets its name by a rename. Follows a symbolic link, which the
+/// rename would replace.
+///
+/// # Errors
+/// `Io` for a mount point, which no rename replaces.
+pub(super) fn place_of(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
+    let place = match is_link(storage, path) {
+        true => storage.resolve(path)?,
+        false => path.to_path_buf(),
+    };
+    match storage.is_mount_point(&place) {
+        false => Ok(place),
+        true => Err(Error::Io {
             path: path.to_path_buf(),
-            why: "the path already exists".to_string(),
+            doing: "replace",
+            source: io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "a file system is mounted there; name a new directory in it, or unmount it",
+            ),
         }),
     }
 }
