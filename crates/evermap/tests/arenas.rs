@@ -172,6 +172,19 @@ fn recreating_a_store_in_its_directory_removes_the_old_note() {
 }
 
 #[test]
+fn a_store_has_one_path_in_the_registry_however_it_is_named() {
+    let place = Place::of(1024);
+    std::fs::create_dir(place.path("real")).unwrap();
+    std::os::unix::fs::symlink("real", place.path("link")).unwrap();
+    for name in ["real/../real//store", "link/store", "real/./store"] {
+        let base = place.make(name);
+        let path = place.path("real").canonicalize().unwrap().join("store");
+        assert_eq!(place.notes(), [format!("{base:#x} {GIB:#x} {}", path.display())], "{name}");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}
+
+#[test]
 fn a_store_with_any_name_keeps_its_addresses() {
     let place = Place::of(2);
     let odd = std::ffi::OsStr::from_bytes(b"a\nname % with\xff\ttoo much");

@@ -82,7 +82,7 @@ pub(in crate::api) fn take_arena(
     purpose: ArenaPurpose,
 ) -> Result<u64> {
     // Other processes cannot find a directory without an absolute path.
-    let store = std::path::absolute(directory).ok();
+    let store = recorded_path(options, directory);
     let mut registry = store.as_ref().and_then(|_| ArenaRegistry::lock(options));
     if let (Some(registry), Some(store), ArenaPurpose::NewStore) = (&mut registry, &store, purpose)
     {
@@ -120,10 +120,17 @@ pub(in crate::api) fn take_arena(
     Ok(base)
 }
 
+/// Returns the path of a store in the registry: absolute, and without symbolic links and `..`, so
+/// that a store has one path however it is named.
+fn recorded_path(options: &Options, directory: &Path) -> Option<PathBuf> {
+    let resolved = options.storage.resolve(directory);
+    std::path::absolute(resolved.as_deref().unwrap_or(directory)).ok()
+}
+
 /// Replaces the recorded arenas of a store. Called for a store that did not take its arenas itself:
 /// a restored copy has the arenas of its original.
 pub(crate) fn record_arenas(options: &Options, directory: &Path, arenas: &[(u64, u64)]) {
-    if let Ok(store) = std::path::absolute(directory)
+    if let Some(store) = recorded_path(options, directory)
         && let Some(mut registry) = ArenaRegistry::lock(options)
     {
         registry.remove(&store);
