@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use evermap_heap::HeapError;
 
+use crate::layout::{BUILDING, OBJECTS, directory_of_object};
+
 /// An error with its cause, the file or object it concerns, and a remedy.
 ///
 /// ```
@@ -27,7 +29,7 @@ pub enum Error {
         why: String,
     },
     /// `Store::create_new` found other files at the path.
-    #[error("cannot create a store at {}: {why}; {}", path.display(), if_exists(why))]
+    #[error("cannot create a store at {}: {why}{}", path.display(), unless_in(why, if_exists(why)))]
     StoreExists {
         /// The requested directory.
         path: PathBuf,
@@ -51,10 +53,7 @@ pub enum Error {
         object: String,
     },
     /// The name is not a valid object name.
-    #[error(
-        "`{}` cannot name an object: {why}; use 1 to 255 bytes of UTF-8 without control characters, and not `.` or `..`",
-        shorten(name)
-    )]
+    #[error("`{}` cannot name an object: {why}{}", shorten(name), unless_in(why, VALID_NAMES))]
     InvalidName {
         /// The invalid name.
         name: String,
@@ -445,6 +444,11 @@ impl Error {
         path: &Path,
         needed_bytes: u64,
     ) -> Error {
+        if let (Some(libc::ENOTDIR), Some(directory)) =
+            (source.raw_os_error(), directory_of_object(path))
+        {
+            return Error::not_a_directory(directory);
+        }
         let path = path.to_path_buf();
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull { path, doing, needed_bytes },
@@ -453,6 +457,22 @@ impl Error {
             }
             _ => Error::Io { path, doing, source },
         }
+    }
+
+    /// Returns the error for a directory of a store that is something else.
+    pub(crate) fn not_a_directory(path: &Path) -> Error {
+        Error::Damaged {
+            path: path.to_path_buf(),
+            what: "a directory of the store",
+            found: "something else".to_string(),
+            expected: "a directory".to_string(),
+        }
+    }
+
+    /// Returns true for an `Io` error because a part of the path is not a directory.
+    pub(crate) fn is_no_directory(&self) -> bool {
+        use std::io::ErrorKind::NotADirectory;
+        matches!(self, Error::Io { source, .. } if source.kind() == NotADirectory)
     }
 
     /// Returns true if a file could not grow because of the disk or a limit, and nothing else is
@@ -470,11 +490,20 @@ impl Error {
 /// Cause in `StoreExists`: a store exists there.
 pub(crate) const STORE_THERE: &str = "there is a store already";
 
+/// Remedy for an invalid name.
+const VALID_NAMES: &str =
+    "; use 1 to 255 bytes of UTF-8 without control characters, and not `.` or `..`";
+
+/// Returns the remedy, or nothing if the cause already ends with one.
+fn unless_in(why: &str, remedy: &'static str) -> &'static str {
+    if why.contains("; ") { "" } else { remedy }
+}
+
 /// Remedy if a store cannot be created.
 fn if_exists(why: &str) -> &'static str {
     match why == STORE_THERE {
-        true => "open it, or choose an empty directory",
-        false => "choose an empty directory, or a name elsewhere that is free",
+        true => "; open it, or choose an empty directory",
+        false => "; choose an empty directory, or a name elsewhere that is free",
     }
 }
 
@@ -495,9 +524,13 @@ fn if_foreign(path: &std::path::Path) -> &'static str {
 
 /// Remedy for a damaged file.
 fn if_damaged(path: &std::path::Path) -> &'static str {
+    let is_directory = [OBJECTS, BUILDING].iter().any(|name| path.ends_with(name));
     match is_of_catalog(path) {
         true => {
             "`evermap store check --repair` rebuilds the catalog from the object files; or restore the store from a backup"
+        }
+        false if is_directory => {
+            "move that away and put the directory back, or restore the store from a backup"
         }
         false => "restore it from a backup, or see what `evermap store check` can repair",
     }

@@ -3,6 +3,8 @@
 //! A name identifies a file before its contents are read: an object's file is named by the object's
 //! id, and the first bytes of the id are the token of the process that created it.
 
+use std::path::Path;
+
 /// The catalog object.
 pub(crate) const CATALOG: &str = "catalog";
 /// The catalog's log, which is never removed.
@@ -40,6 +42,15 @@ pub(crate) fn parse_uuid(name: &str) -> Option<[u8; 16]> {
     let digits = name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let value = u128::from_str_radix(name, 16).ok()?;
     (name.len() == 32 && digits).then_some(value.to_be_bytes())
+}
+
+/// Returns the directory of an object's file or log, according to the names. `None` for any other
+/// path.
+pub(crate) fn directory_of_object(path: &Path) -> Option<&Path> {
+    let directory = path.parent()?;
+    let is_of_store = [OBJECTS, BUILDING].iter().any(|name| directory.ends_with(name));
+    let uuid = path.file_stem()?.to_str().and_then(parse_uuid);
+    Some(directory).filter(|_| is_of_store && uuid.is_some())
 }
 
 #[cfg(test)]

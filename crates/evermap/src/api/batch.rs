@@ -13,9 +13,9 @@ use super::home::{Home, Use};
 use super::inner::StoreInner;
 use crate::at_fork;
 use crate::catalog::Lease;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::KIND_OBJECT;
-use crate::layout::BUILDING;
+use crate::layout::{BUILDING, OBJECTS};
 use crate::mutate::{Mutant, mutated};
 use crate::object::{Draft, DraftOptions, Environment, GuestDraft, RootType, now_ns};
 use crate::persist::{Build, Persist, build_root, type_description, type_id};
@@ -68,7 +68,11 @@ struct Size {
 impl Batch {
     pub(super) fn new(home: &Arc<Home>, application: Option<ApplicationKey>) -> Result<Batch> {
         let (inner, file_system) = home.run(Use::Open, |inner| {
-            Ok((Arc::clone(inner), inner.storage.file_system(&inner.directory)?))
+            let objects = inner.directory.join(OBJECTS);
+            match inner.storage.directory_identity(&objects) {
+                Err(error) if error.is_no_directory() => Err(Error::not_a_directory(&objects)),
+                _ => Ok((Arc::clone(inner), inner.storage.file_system(&inner.directory)?)),
+            }
         })?;
         Ok(Batch {
             home: Arc::clone(home),

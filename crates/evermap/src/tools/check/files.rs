@@ -31,8 +31,10 @@ struct Strays<'a> {
 
 impl Strays<'_> {
     fn names(&self, folder: &str) -> Result<Vec<String>> {
-        match self.scan.options.storage.list(&self.scan.directory.join(folder)) {
+        let directory = self.scan.directory.join(folder);
+        match self.scan.options.storage.list(&directory) {
             Err(e) if e.is_missing_file() => Ok(Vec::new()),
+            Err(e) if e.is_no_directory() => Err(Error::not_a_directory(&directory)),
             other => other.map(|mut names| {
                 names.sort_unstable();
                 names
