@@ -5,8 +5,10 @@
 //! closes the pipe, and the command must then end without a message. `println!` would panic
 //! instead.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stderr, StdoutLock, Write};
+use std::path::Path;
 
+use rustix::fs::{FileType, Stat, fstat, stat};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -18,12 +20,48 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Buffered standard output. Dropping it loses the buffered bytes: call [`finish`](Output::finish).
 pub struct Output {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Stream>,
+}
+
+enum Stream {
+    Stdout(StdoutLock<'static>),
+    /// Not locked: other threads draw progress bars there and warn.
+    Stderr(Stderr),
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Stdout(stream) => stream.write(bytes),
+            Stream::Stderr(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Stdout(stream) => stream.flush(),
+            Stream::Stderr(stream) => stream.flush(),
+        }
+    }
 }
 
 impl Output {
     pub fn new() -> Output {
-        Output { writer: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()) }
+        Output::to(Stream::Stdout(io::stdout().lock()))
+    }
+
+    /// Returns the output for the report of a verb that writes its data to `file`: stderr if the
+    /// file is standard output, so that the report is not mixed into the data. Call it before the
+    /// data is written, because a verb may replace the file.
+    pub fn beside(file: Option<&Path>) -> Output {
+        match file.is_some_and(is_standard_output) {
+            true => Output::to(Stream::Stderr(io::stderr())),
+            false => Output::new(),
+        }
+    }
+
+    fn to(stream: Stream) -> Output {
+        Output { writer: BufWriter::with_capacity(BUFFER_BYTES, stream) }
     }
 
     /// Writes one value as one line of JSON.
@@ -79,6 +117,16 @@ impl Output {
     pub fn finish(mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
+}
+
+/// Returns true if the path leads to the file, pipe or socket that is standard output, as
+/// `/dev/stdout` does. Returns false for terminals and other devices: data and report do not mix on
+/// `/dev/null`, and on a terminal both streams do.
+pub fn is_standard_output(path: &Path) -> bool {
+    let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let (Ok(file), Ok(stdout)) = (stat(path), fstat(io::stdout())) else { return false };
+    let is_device = FileType::from_raw_mode(file.st_mode) == FileType::CharacterDevice;
+    !is_device && identity(file) == identity(stdout)
 }
 
 /// Prints a warning as one line on stderr.

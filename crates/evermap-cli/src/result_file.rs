@@ -2,9 +2,11 @@
 //! an error before the work begins.
 
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::failure::{Failure, parent_directory};
+use crate::output::is_standard_output;
 
 /// Checks whether the file can be written later. Leaves no file, and leaves an existing one
 /// unchanged.
@@ -33,7 +35,11 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file, replacing an existing one.
+/// Writes a file, replacing an existing one. Appends if the file is standard output.
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if is_standard_output(path) {
+        let mut stdout = io::stdout().lock();
+        return Ok(stdout.write_all(contents.as_ref()).and_then(|()| stdout.flush())?);
+    }
     fs::write(path, contents).map_err(Failure::target(path))
 }

@@ -138,6 +138,12 @@ fn an_object_is_exported_and_imported_through_a_file_and_a_pipe() {
 
     let cut = place.run_with_input(&["import", "-", "cut"], &piped.stdout[..9_000]);
     cut.failed(5, "cut short");
+    let other = place.run_with_input(&["import", "-", "x"], b"<p>");
+    other.failed(5, "standard input is not an Evermap file");
+    assert!(other.err.contains("`evermap store export`"), "{other:?}");
+    for arguments in [&["backup", "-"][..], &["restore", "-", "--force"]] {
+        place.fails(2, "a backup is a directory, not a stream", arguments);
+    }
     place.file("page.html", "<p>");
     place.fails(5, "is not an Evermap file", &["import", "page.html", "x"]);
     place.fails(3, "nothing.object", &["import", "nothing.object"]);
@@ -268,4 +274,39 @@ fn a_rebase_to_the_addresses_of_another_store_needs_force() {
     std::fs::remove_dir_all(place.path("other")).expect("removed");
     let moved = place.ok(&["rebase", "--to", base]);
     assert!(!moved.contains("warning"), "{moved}");
+}
+
+/// `/dev/stdout` is such a link. The test makes its own, because a defect could replace it.
+#[test]
+fn a_report_is_not_mixed_into_data_that_goes_to_standard_output() {
+    let place = place();
+    let link = place.path("stdout");
+    std::os::unix::fs::symlink("/proc/self/fd/1", &link).expect("a link");
+    let data = place.command(&["export", "raw", "-"]).output().expect("it runs").stdout;
+    let reference = place.ok(&["generate", "reference", "-"]);
+    let bytes = place.file("bytes", [7; 10_000]);
+    let cases: [(&[&str], &[u8], &str); 5] = [
+        (&["export", "raw", "stdout"], &data, "stdout: `raw`, "),
+        (&["export", "raw", "stdout", "--force"], &data, "stdout: `raw`, "),
+        (&["export", "raw", "stdout", "--json"], &data, "{\"name\":\"raw\","),
+        (&["generate", "reference", "stdout"], reference.as_bytes(), ""),
+        (&["copy", "bytes", "stdout", "--explain"], &[7; 10_000], "bytes: 10"),
+    ];
+    for (arguments, data, report) in cases {
+        let ran = place.command(arguments).output().expect("it runs");
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && err.starts_with(report), "{arguments:?}: {err}");
+        assert!(ran.stdout == data, "{arguments:?}: the data differs");
+        // The same with a file as standard output.
+        let path = place.path("redirected");
+        let file = std::fs::File::create(&path).expect("a file");
+        let ran = place.command(arguments).stdout(file).output().expect("it runs");
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && err.starts_with(report), "{arguments:?}: {err}");
+        assert!(std::fs::read(&path).expect("the file") == data, "{arguments:?}: the data differs");
+        assert!(link.is_symlink(), "{arguments:?} replaced the link");
+    }
+    assert!(bytes.exists());
+    // Data elsewhere leaves the report on standard output.
+    assert!(place.ok(&["export", "raw", "file"]).starts_with("file: `raw`, "));
 }

@@ -60,6 +60,9 @@ pub enum Failure {
     /// `restore` cannot read its source as a backup.
     #[error("no backup at {}: {why}; name a directory that `evermap store backup DEST` made", path.display())]
     NoBackup { path: PathBuf, why: String },
+    /// `import` cannot read its source as an export.
+    #[error("{} is not an Evermap file: {found}; pass what `evermap store export` wrote", path.display())]
+    NotAnExport { path: PathBuf, found: String },
     #[error("cannot parse {}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<ParseError> },
     /// A source that is certainly neither HTML nor XML.
@@ -255,6 +258,7 @@ impl Failure {
             Failure::Store(error) => codes::store(error),
             Failure::Tools(error) => codes::tools(error),
             Failure::Document { .. } | Failure::NotADocument { .. } | Failure::DamageFound(_) => 5,
+            Failure::NotAnExport { .. } => 5,
             Failure::StoreExists { .. } | Failure::FileExists { .. } => 9,
             Failure::TargetNotDirectory { .. } => 9,
             Failure::GuestName { .. } => 2,

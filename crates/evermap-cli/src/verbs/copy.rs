@@ -133,7 +133,7 @@ impl Copy {
             )));
         }
         let cancelled = evermap_transfer::cancelled_by_signals();
-        let mut output = Output::new();
+        let mut output = Output::beside(Some(target));
         let links = Arc::new(SharedLinks::default());
         // A failure does not stop the remaining copies. The first failure determines the exit code.
         let mut failed = None;

@@ -94,9 +94,9 @@ impl ReceiveFile {
         if self.keep_listening {
             return self.serve(listener);
         }
+        let mut output = Output::beside(Some(&destination));
         let received = listener.once();
         drop(progress);
-        let mut output = Output::new();
         self.print(&received?, &mut output)?;
         output.finish()
     }

@@ -164,7 +164,7 @@ impl Play {
 
     fn print(&self, played: &Played) -> Result<(), Failure> {
         let report = &played.report;
-        let mut output = Output::new();
+        let mut output = Output::beside(self.svg.as_deref());
         match self.json {
             true => output.json(report)?,
             false => output.line(report.to_string().trim_end())?,

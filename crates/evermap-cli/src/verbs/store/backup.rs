@@ -21,7 +21,7 @@ use crate::progress::ToolProgress;
 Example:
   evermap store backup /mnt/disk/backup")]
 pub struct Backup {
-    /// Directory to make; an existing directory must be empty
+    /// Directory to make; an existing directory, or the target of a symbolic link, must be empty
     #[arg(value_name = "DEST")]
     destination: PathBuf,
     /// Do not compare pages with their checksums
@@ -44,6 +44,7 @@ struct JsonReport<'a> {
 
 impl Backup {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        refuse_stream(&self.destination)?;
         let start = Instant::now();
         let progress = ToolProgress::new(directory, "copying");
         let options = BackupOptions::new().verify(!self.no_verify).on_progress(progress.callback());
@@ -59,6 +60,18 @@ impl Backup {
                 output::counted(report.findings.len() as u64, "place")
             ))),
         }
+    }
+}
+
+/// Refuses `-` as the directory of a backup: other verbs read or write a stream there.
+pub fn refuse_stream(backup: &Path) -> Result<(), Failure> {
+    match backup == Path::new("-") {
+        true => Err(Failure::Usage(
+            "`-` is not possible here: a backup is a directory, not a stream; name a directory, or \
+             `./-` for one of that name"
+                .to_string(),
+        )),
+        false => Ok(()),
     }
 }
 

@@ -96,6 +96,13 @@ impl Export {
             return Ok(target.flush()?);
         }
         let failed = Failure::target(&self.file);
+        let output = Output::beside(Some(&self.file));
+        if output::is_standard_output(&self.file) {
+            let mut target = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+            let report = export(&mut target)?;
+            target.flush()?;
+            return self.print_report(&report, output);
+        }
         let existing = std::fs::metadata(&self.file).ok().map(|found| found.file_type());
         if existing.is_some_and(|kind| kind.is_dir()) {
             return Err(Failure::Usage(format!(
@@ -112,7 +119,7 @@ impl Export {
                 other => other,
             })?;
             target.flush().map_err(failed)?;
-            return self.print_report(&report);
+            return self.print_report(&report, output);
         }
         if existing.is_some() && !self.force {
             return Err(Failure::FileExists { path: self.file.clone() });
@@ -138,11 +145,10 @@ impl Export {
             io::ErrorKind::AlreadyExists => Failure::FileExists { path: self.file.clone() },
             _ => failed(e.error),
         })?;
-        self.print_report(&report)
+        self.print_report(&report, output)
     }
 
-    fn print_report(&self, report: &ExportReport) -> Result<(), Failure> {
-        let mut output = Output::new();
+    fn print_report(&self, report: &ExportReport, mut output: Output) -> Result<(), Failure> {
         match self.json {
             true => output.json(&Exported {
                 name: &report.object,
@@ -209,13 +215,15 @@ struct Imported<'a> {
 
 impl Import {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let is_input = self.file == Path::new("-");
+        let shown = if is_input { Path::new("standard input") } else { &self.file };
         let mut options =
-            ImportOptions::new().create(true).display_name(&self.file).samples(self.samples);
+            ImportOptions::new().create(true).display_name(shown).samples(self.samples);
         if let Some(name) = &self.name {
             options = options.name(names::check_new(name)?);
         }
-        let report = if self.file == Path::new("-") {
-            tools::import(directory, &mut io::stdin().lock(), &options)?
+        let imported = if is_input {
+            tools::import(directory, &mut io::stdin().lock(), &options)
         } else {
             let failed = Failure::source(&self.file);
             let file = File::open(&self.file).map_err(failed)?;
@@ -226,8 +234,14 @@ impl Import {
                 )));
             }
             let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
-            tools::import(directory, &mut source, &options)?
+            tools::import(directory, &mut source, &options)
         };
+        let report = imported.map_err(|error| match error {
+            tools::Error::Store(Error::Foreign { path, found }) if path == shown => {
+                Failure::NotAnExport { path, found }
+            }
+            other => other.into(),
+        })?;
         self.print_report(&report)
     }
 

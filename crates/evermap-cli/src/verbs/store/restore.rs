@@ -6,7 +6,7 @@ use std::time::Instant;
 use evermap::Error;
 use evermap::tools::BackupOptions;
 
-use super::backup::print_report;
+use super::backup::{print_report, refuse_stream};
 use crate::failure::Failure;
 use crate::progress::ToolProgress;
 
@@ -32,6 +32,7 @@ pub struct Restore {
 
 impl Restore {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        refuse_stream(&self.backup)?;
         let start = Instant::now();
         let progress = ToolProgress::new(directory, "restoring");
         let options = BackupOptions::new().on_progress(progress.callback());

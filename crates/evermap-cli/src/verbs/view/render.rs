@@ -208,7 +208,12 @@ impl Render {
         if let Some(why) = not_stored.filter(|_| self.visiting.saves_pages()) {
             eprintln_quietly(&format!("evermap: the page is not stored: {why}"));
         }
-        let mut output = Output::new();
+        // `-` is standard output, too.
+        let picture = self.output.as_deref().map(|path| match path == Path::new("-") {
+            true => Path::new("/dev/stdout"),
+            false => path,
+        });
+        let mut output = Output::beside(picture);
         match (self.json, self.timing) {
             (true, _) => output.json(&report)?,
             (false, true) => output.line(&report.in_words())?,

@@ -57,6 +57,7 @@ pub struct Fit {
 impl Fit {
     pub fn run(&self) -> Result<(), Failure> {
         result_file::check_writable(self.to.as_deref())?;
+        let mut output = Output::beside(self.to.as_deref());
         let targets = if self.targets == Path::new("bahn2019") {
             Targets::bahn2019()?
         } else {
@@ -68,7 +69,6 @@ impl Fit {
         if let Some(path) = &self.to {
             result_file::write(path, fitted.profile.to_toml())?;
         }
-        let mut output = Output::new();
         match self.json {
             true => output.json(&fitted)?,
             false => print(&fitted, &mut output)?,

@@ -57,6 +57,7 @@ struct OfRun<'a> {
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
         result_file::check_writable(self.svg.as_deref())?;
+        let mut output = Output::beside(self.svg.as_deref());
         let profile = self.inputs.profile()?;
         let workload = self.inputs.workload(&profile)?;
         let (mode, device) = (
@@ -67,7 +68,6 @@ impl Run {
         if let Some(path) = &self.svg {
             result_file::write(path, chart(&run).svg().map_err(evermap_simulate::Error::from)?)?;
         }
-        let mut output = Output::new();
         if self.json {
             for (frame, of) in run.frames.iter().enumerate() {
                 output.json(&OfFrame { frame, of })?;

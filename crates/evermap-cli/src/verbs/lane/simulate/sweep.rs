@@ -46,6 +46,7 @@ pub struct Sweep {
 impl Sweep {
     pub fn run(&self) -> Result<(), Failure> {
         result_file::check_writable(self.svg.as_deref())?;
+        let mut output = Output::beside(self.svg.as_deref());
         let profile = self.inputs.profile()?;
         let workload = self.inputs.workload(&profile)?;
         let axes = self.over.iter().map(|over| over.parse());
@@ -64,7 +65,6 @@ impl Sweep {
             let chart = sweep.chart(&rows).svg();
             result_file::write(path, chart.map_err(evermap_simulate::Error::from)?)?;
         }
-        let mut output = Output::new();
         if self.json {
             rows.iter().try_for_each(|row| output.json(row))?;
         } else if self.csv {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use evermap_trace::Trace;
 
 use crate::failure::{Failure, parent_directory};
-use crate::output::Output;
+use crate::output::{Output, is_standard_output};
 
 /// Output options.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ impl To {
     /// Checks whether the output can be written, before any other work.
     pub fn prepare(&self) -> Result<Destination<'_>, Failure> {
         let failed = Failure::target(&self.output);
-        if self.output == Path::new("-") {
+        if self.output == Path::new("-") || is_standard_output(&self.output) {
             return Ok(Destination::Output);
         }
         let there = std::fs::metadata(&self.output).ok().map(|found| found.file_type());
