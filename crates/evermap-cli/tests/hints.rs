@@ -110,6 +110,8 @@ fn manual_pages_have_the_sections_of_manual_pages() {
         let (_, name) = page.split_once(".SH NAME\n").unwrap();
         let name = name.lines().next().unwrap();
         assert!(name.contains("evermap") && name.len() <= 120, "{path:?}: {name}");
+        let has_brackets = page.contains("\\fI<") || page.contains("<\\fI");
+        assert!(!has_brackets, "{path:?}: {page}");
         let is_leaf = !headings.contains(&"SUBCOMMANDS");
         assert!(!is_leaf || headings.contains(&"\"EXAMPLES\""), "{path:?}: {headings:?}");
         pages += 1;
@@ -117,6 +119,29 @@ fn manual_pages_have_the_sections_of_manual_pages() {
     assert!(pages > 20, "{pages}");
     let page = std::fs::read_to_string(place.path("man/evermap.1")).unwrap();
     assert!(page.contains(".SH \"EXIT STATUS\"\n.nf\n"), "{page}");
+    for (name, lines) in [
+        ("evermap", r"\fBevermap\fR [\fIOPTION\fR]... \fICOMMAND\fR"),
+        ("evermap-query", r"\fBevermap query\fR [\fIOPTION\fR]... \fINAME\fR \fISELECTOR\fR"),
+        (
+            "evermap-copy",
+            "\\fBevermap copy\\fR [\\fIOPTION\\fR]... \\fISOURCE\\fR... \\fIDEST\\fR\n.br\n\
+             \\fBevermap copy\\fR \\fB\\-\\-clean\\fR \\fIDIR\\fR",
+        ),
+        (
+            "evermap-load-run",
+            r"\fBevermap load run\fR [\fIOPTION\fR]... \fB\-\-\fR \fICOMMAND\fR...",
+        ),
+        (
+            "evermap-store-import",
+            r"\fBevermap store import\fR [\fIOPTION\fR]... \fIFILE\fR [\fINAME\fR]",
+        ),
+    ] {
+        let page = std::fs::read_to_string(place.path(&format!("man/{name}.1"))).unwrap();
+        let synopsis = format!(".SH SYNOPSIS\n{lines}\n.SH DESCRIPTION\n");
+        assert!(page.contains(&synopsis), "{synopsis} is not in {page}");
+    }
+    place.file("page", "text");
+    place.fails(10, "page: it is not a directory; name one", &["generate", "man", "page"]);
     place.fails(
         3,
         "files cannot be created in /proc; name a file elsewhere",

@@ -49,6 +49,12 @@ impl Generate {
                 "cannot write manual pages to `-`: there is one for each verb; name a directory"
                     .to_string(),
             )),
+            What::Man { directory } if directory.exists() && !directory.is_dir() => {
+                let why = io::Error::other(
+                    "it is not a directory; name one, which is made if it does not exist",
+                );
+                Err(Failure::target(directory)(why))
+            }
             What::Man { directory } => std::fs::create_dir_all(directory)
                 .and_then(|()| write_manual(command, directory))
                 .map_err(Failure::target(directory)),
@@ -69,6 +75,9 @@ impl Generate {
 }
 
 /// Writes a manual page for the command and each of its visible verbs.
+///
+/// The section SYNOPSIS has the usage of `--help`: clap_mangen's own lists the options without their
+/// values. Value names are in italics, without the angle brackets of the help.
 fn write_manual(command: Command, directory: &Path) -> io::Result<()> {
     // The section NAME is the short text, and DESCRIPTION the long one.
     let mut command = command.about(help::SUMMARY).long_about(help::ABOUT);
@@ -87,8 +96,64 @@ fn write_page(command: &Command, directory: &Path) -> io::Result<()> {
     let man = clap_mangen::Man::new(bare);
     let mut page = Vec::new();
     man.render(&mut page)?;
-    page.extend(sections(&after).into_bytes());
-    std::fs::write(directory.join(man.get_filename()), page)
+    let page = String::from_utf8(page).map_err(io::Error::other)?;
+    let page = with_synopsis(&without_brackets(&page), command);
+    std::fs::write(directory.join(man.get_filename()), page + &sections(&after))
+}
+
+/// Removes the angle brackets around value names, which are in italics.
+fn without_brackets(page: &str) -> String {
+    const BRACKETS: [(&str, &str); 5] = [
+        ("<\\fI", "\\fI"),
+        ("\\fI<", "\\fI"),
+        ("\\fR>", "\\fR"),
+        (">\\fR", "\\fR"),
+        (">...\\fR", "\\fR..."),
+    ];
+    BRACKETS.iter().fold(page.to_string(), |page, (from, to)| page.replace(from, to))
+}
+
+/// Returns the page with the usage of the command in the section SYNOPSIS.
+fn with_synopsis(page: &str, command: &Command) -> String {
+    const BEGIN: &str = ".SH SYNOPSIS\n";
+    const END: &str = ".SH DESCRIPTION\n";
+    let parts = page
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| rest.split_once(END).map(|(_, after)| (before, after)));
+    match parts {
+        Some((before, after)) => format!("{before}{BEGIN}{}{END}{after}", synopsis(command)),
+        None => page.to_string(),
+    }
+}
+
+/// Returns the lines of the usage: the command and its options in bold, names of values in italics.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let usage = command.clone().render_usage().to_string();
+    let lines = usage.trim_start_matches("Usage: ").lines().map(|line| {
+        let arguments = line.trim().strip_prefix(name).unwrap_or(line.trim());
+        format!("\\fB{}\\fR{}\n", name.replace('-', "\\-"), marked_up(arguments))
+    });
+    lines.collect::<Vec<_>>().join(".br\n")
+}
+
+fn marked_up(arguments: &str) -> String {
+    let arguments = arguments.replace("[OPTIONS]", "[OPTION]...");
+    let mut text = String::new();
+    let mut rest = arguments.as_str();
+    while !rest.is_empty() {
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '=' | '_');
+        let end = rest.find(|c: char| !is_of_word(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end.max(1));
+        rest = after;
+        text += &match word {
+            "<" | ">" => String::new(),
+            _ if word.starts_with('-') => format!("\\fB{}\\fR", word.replace('-', "\\-")),
+            _ if word.starts_with(is_of_word) => format!("\\fI{word}\\fR"),
+            _ => word.to_string(),
+        };
+    }
+    text
 }
 
 /// Returns the text after the options as sections of a manual page, line by line.
