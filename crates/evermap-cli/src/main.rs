@@ -21,6 +21,7 @@ mod names;
 mod output;
 mod picture;
 mod progress;
+mod refresh_lock;
 mod remote;
 mod result_file;
 mod source;

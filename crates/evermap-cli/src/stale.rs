@@ -7,26 +7,21 @@
 //! moved store the file at the document's path may be another one. There it needs
 //! `--stale refresh`.
 
-use std::fs::{File, FileType, Metadata, TryLockError};
+use std::fs::{FileType, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use evermap::tools::original_of_backup;
-use evermap::{Error, Snapshot, Store};
+use evermap::{Snapshot, Store};
 use evermap_dom::{Document, NewDocument, NewNamed};
 
 use crate::failure::Failure;
 use crate::limits::SOURCE_MIB;
 use crate::names;
 use crate::output;
+use crate::refresh_lock::lock;
 use crate::source::{Input, STANDARD_INPUT, is_unchanged};
-
-/// Maximum time that a process waits for another one to parse the source.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between two attempts to take the lock.
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Policy for documents whose source has changed or is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -75,12 +70,7 @@ impl SourceState {
     /// Compares the document with its source. Costs one `stat`.
     pub fn of(directory: &Path, document: &Document) -> SourceState {
         let stored = document.source();
-        let file = match document.file_name() {
-            _ if stored.path == STANDARD_INPUT => return SourceState::NoSource,
-            Some(name) => names::file_of(directory, name),
-            None if stored.path.starts_with('/') => PathBuf::from(&stored.path),
-            None => return SourceState::NoSource,
-        };
+        let Some(file) = file_of(directory, document) else { return SourceState::NoSource };
         match std::fs::metadata(&file) {
             Ok(metadata) if !metadata.is_file() => {
                 SourceState::Unusable { file, what: kind_of(metadata.file_type()) }
@@ -118,6 +108,24 @@ fn kind_of(kind: FileType) -> &'static str {
     } else {
         "a device"
     }
+}
+
+/// Returns the path at which a document's source is looked for. `None` without a source file.
+fn file_of(directory: &Path, document: &Document) -> Option<PathBuf> {
+    let stored = document.source().path;
+    match document.file_name() {
+        _ if stored == STANDARD_INPUT => None,
+        Some(name) => Some(names::file_of(directory, name)),
+        None => Some(PathBuf::from(stored)).filter(|path| path.is_absolute()),
+    }
+}
+
+/// If the store was moved or copied: returns the path at which a document's source is looked for
+/// now, and the one that it had when it was parsed.
+pub fn moved_source(directory: &Path, document: &Document) -> Option<(PathBuf, PathBuf)> {
+    let file = file_of(directory, document)?;
+    let earlier = earlier_place(&file, document)?;
+    Some((names::absolute(&file).unwrap_or(file), earlier))
 }
 
 /// Returns the path that the document's source had when it was parsed, if `file` is another file.
@@ -205,7 +213,7 @@ pub fn apply_policy(
     let is_there = problem.is_none();
     let problem = problem.unwrap_or_else(|| "has changed".to_string());
     let mut what = format!("its source {} {problem}", file.display());
-    let shown = document.file_name().unwrap_or(name).to_string();
+    let shown = names::display_name(store, name);
     let keep = match stale {
         Stale::Auto => Keep::of(directory, &file, &document),
         _ => None,
@@ -330,26 +338,4 @@ fn has_undo(directory: &Path) -> bool {
     entries
         .map(|entry| entry.file_name())
         .any(|name| name.as_encoded_bytes().starts_with(b"rebase-"))
-}
-
-/// Locks the store's directory against other processes that parse sources again.
-fn lock(directory: &Path) -> Result<File, Failure> {
-    let failed = Failure::source(directory);
-    let handle = File::open(directory).map_err(failed)?;
-    let end = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match handle.try_lock() {
-            Ok(()) => return Ok(handle),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Store(Error::Busy {
-                    what: format!("store {}", directory.display()),
-                    holder: "another process is parsing a source again".to_string(),
-                }));
-            }
-        }
-    }
 }

@@ -203,10 +203,26 @@ fn a_store_that_is_moved_with_its_files_finds_them() {
         "{ran:?}"
     );
     assert_eq!(common::contents(&place.path("moved/store")), before, "the store has changed");
+    // `info` shows where the source is looked for, and where it was.
+    let info = |how: &[&str]| {
+        let ran = in_store("moved", &[&["info", "moved/a/index.html"], how].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    };
+    let [now, before] = ["moved", "site"].map(|folder| place.path(folder).join("a/index.html"));
+    let source = &json_lines(&info(&["--json"]))[0]["source"];
+    assert_eq!(source["path"], now.to_str().unwrap());
+    assert_eq!(source["earlier_path"], before.to_str().unwrap());
+    let text = info(&[]);
+    assert!(text.contains(&format!("\nsource      {}, ", now.display())), "{text}");
+    let was = format!("\nwas at      {}, before the store was moved", before.display());
+    assert!(text.contains(&was), "{text}");
     let asked = [&query[..], &["--stale", "refresh"]].concat();
     let ran = in_store("moved", &asked);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "changed\n", ""), "{ran:?}");
     // From then on the new place is the document's.
+    assert!(!info(&[]).contains("was at"));
+    assert!(info(&["--json"]).contains("\"earlier_path\":null"));
     place.file("moved/a/index.html", "<h1>again</h1>");
     let ran = in_store("moved", &query);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "again\n", ""), "{ran:?}");

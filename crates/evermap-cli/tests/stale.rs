@@ -317,3 +317,44 @@ fn a_query_in_a_read_only_store_uses_the_stored_document_and_warns() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
     assert!(ran.err.contains("has changed and cannot be parsed again"), "{ran:?}");
 }
+
+#[test]
+fn warnings_about_a_renamed_document_have_its_new_name() {
+    let place = place();
+    place.ok(&["mv", "page.html", "letter.html"]);
+    change(&place, "<h1>two</h1>", 50);
+    let query = |how| place.run(&["query", "letter.html", "h1", "--text", "--stale", how]);
+    let ran = query("warn");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
+    assert!(ran.err.contains("document `letter.html`: its source"), "{ran:?}");
+    query("fail").failed(12, "document `letter.html`: its source");
+    // A refresh keeps the new name.
+    let ran = query("refresh");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "two\n", ""), "{ran:?}");
+    assert_eq!(place.ok(&["ls"]), "letter.html\n");
+}
+
+/// This process holds the lock, as a stopped refresher does.
+#[test]
+fn a_query_that_waits_for_a_refresh_says_for_which_process() {
+    let place = place();
+    change(&place, "<h1>two</h1>", 50);
+    let lock = std::fs::File::open(place.store()).unwrap();
+    lock.lock().unwrap();
+    // The other policies do not wait.
+    assert_eq!(query(&place, "use").err, "");
+    query(&place, "fail").failed(12, "has changed");
+    let mut command = place.command(&QUERY);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut told).unwrap();
+    assert!(child.try_wait().unwrap().is_none(), "the query did not wait");
+    drop(lock);
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.out.as_str()), (0, "two\n"), "{ran:?}");
+    let holders = [format!("process {}", std::process::id()), "another process".to_string()];
+    let is_told =
+        |holder: &String| told.contains(&format!("evermap: waiting up to 30 s for {holder}, "));
+    assert!(holders.iter().any(is_told) && told.contains("`--stale use`"), "{told}");
+}

@@ -12,7 +12,7 @@ use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
-use crate::stale::SourceState;
+use crate::stale::{SourceState, moved_source};
 
 /// Show the properties of an object
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,10 @@ struct DocumentReport {
 
 #[derive(Serialize)]
 struct SourceReport {
+    /// Path at which the source is looked for.
     path: String,
+    /// Path at the time of parsing, if the store was moved or copied since.
+    earlier_path: Option<String>,
     bytes: u64,
     modified: Option<String>,
     blake3: String,
@@ -102,13 +105,20 @@ impl DocumentReport {
             .dom()
             .map_err(|source| Failure::Document { name: name.to_string(), source })?;
         let source = document.source();
+        let (path, earlier_path) = match moved_source(directory, document) {
+            Some((now, earlier)) => {
+                (now.display().to_string(), Some(earlier.display().to_string()))
+            }
+            None => (source.path, None),
+        };
         Ok(DocumentReport {
             kind: kind_name(dom.kind()),
             title: dom.title(),
             nodes: dom.node_count() as u64,
             block_bytes: document.block_bytes(),
             source: SourceReport {
-                path: source.path,
+                path,
+                earlier_path,
                 bytes: source.size_bytes,
                 modified: stamp(source.modified_ns).map(output::utc),
                 blake3: blake3::Hash::from(source.hash).to_hex().to_string(),
@@ -150,6 +160,9 @@ impl Report {
             say("block", &output::bytes(document.block_bytes))?;
             let source = &document.source;
             say("source", &format!("{}, {}", source.path, output::bytes(source.bytes)))?;
+            if let Some(earlier) = &source.earlier_path {
+                say("was at", &format!("{earlier}, before the store was moved or copied"))?;
+            }
             if let Some(modified) = &source.modified {
                 say("modified", modified)?;
             }
