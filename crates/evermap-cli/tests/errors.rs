@@ -84,6 +84,10 @@ fn invalid_names_are_2_and_make_no_object() {
         place.fails(2, "cannot name an object", &["query", name, "p"]);
         place.fails(2, "cannot name an object", &["mv", "page.html", name]);
         place.fails(2, "cannot name an object", &["rm", name]);
+        if name == long {
+            place.fails(2, "longer than 255 bytes", &["mv", "page.html", name]);
+            place.fails(2, "longer than 255 bytes", &["mv", "page.html", &format!("a/{name}")]);
+        }
         // Messages escape control characters of names.
         let message = place.run(&["info", name]).err;
         assert!(message.trim_end().chars().all(|c| !c.is_control()), "{message:?}");
@@ -447,4 +451,70 @@ fn a_damaged_root_is_5_in_every_verb_and_the_other_documents_are_listed() {
     assert_eq!(place.ok(&["query", "other.html", "p", "--text"]), "other\n");
     place.ok(&["parse", "--force", "page.html"]);
     assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
+}
+
+#[test]
+fn a_file_in_place_of_the_directory_of_objects_is_damage_with_a_remedy() {
+    let place = with_page();
+    place.ok(&["backup", "copy"]);
+    let objects = place.store().join("objects");
+    std::fs::rename(&objects, place.path("aside")).unwrap();
+    std::fs::write(&objects, "text").unwrap();
+    let before = contents(&place.store());
+    place.file("other.html", "<p>other");
+    for arguments in [
+        &["query", "page.html", "p"][..],
+        &["info", "page.html"],
+        &["parse", "other.html"],
+        &["parse", "--force", "page.html"],
+        &["rm", "page.html"],
+        &["check"],
+        &["check", "--repair"],
+        &["backup", "made"],
+        &["map", "page.html"],
+        &["export", "page.html", "made"],
+    ] {
+        let ran = place.run(arguments);
+        ran.failed(5, "store/objects is damaged: a directory of the store (found something else");
+        assert!(ran.err.contains("put the directory back, or restore the store"), "{ran:?}");
+    }
+    assert_eq!(contents(&place.store()), before);
+    assert_eq!(place.ok(&["ls"]), "page.html\n");
+    // Both remedies help.
+    std::fs::remove_file(&objects).unwrap();
+    std::fs::rename(place.path("aside"), &objects).unwrap();
+    assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
+    std::fs::remove_dir_all(&objects).unwrap();
+    std::fs::write(&objects, "text").unwrap();
+    place.ok(&["restore", "copy", "--force"]);
+    assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
+}
+
+/// The command replaces remedies of the library by its own, and repeats none.
+#[test]
+fn a_message_has_one_remedy() {
+    let place = with_page();
+    let object = place.store().join("objects").join(place.uuid("page.html"));
+    let sound = std::fs::read(&object).unwrap();
+    let mut damaged = sound.clone();
+    damaged[600] ^= 1;
+    for bytes in [&damaged[..], &sound[..100], &[b'x'; 4096]] {
+        std::fs::write(&object, bytes).unwrap();
+        let ran = place.run(&["query", "page.html", "p"]);
+        ran.failed(
+            5,
+            "if it is a document, parse it again with `evermap parse --force`; otherwise",
+        );
+        assert_eq!(ran.err.matches("restore it").count(), 1, "{ran:?}");
+        assert!(!ran.err.contains("name the right file"), "{ran:?}");
+    }
+    std::fs::write(&object, sound).unwrap();
+    for (says, arguments) in [
+        ("only documents that are named after files", &["parse", "page.html", "--name", "a/b"][..]),
+        ("write it as `ls` shows names", &["mv", "page.html", "a//b"]),
+    ] {
+        let ran = place.run(arguments);
+        ran.failed(2, says);
+        assert!(!ran.err.contains("use 1 to 255 bytes"), "{ran:?}");
+    }
 }

@@ -136,6 +136,10 @@ pub fn transfer(error: &evermap_transfer::Error) -> String {
     FLAGS.iter().fold(error.to_string(), |text, (option, flag)| text.replace(option, flag))
 }
 
+/// Remedy for a damaged object file, in place of the library's.
+const OBJECT_REMEDY: &str = "if it is a document, parse it again with `evermap parse --force`; \
+    otherwise restore it from a backup, or see what `evermap store check` can repair";
+
 /// Returns true for an object's file. `parse --force` replaces it if the object is a document.
 fn is_object_file(path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|directory| directory == "objects")
@@ -173,8 +177,14 @@ pub fn store(error: &Error) -> String {
             "object `{object}` already exists in store {}; remove it with `evermap rm`, or choose another name",
             store.display()
         ),
-        Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_object_file(path) => {
-            format!("{error}; if it is a document, parse it again with `evermap parse --force`")
+        // The other remedies are for the store.
+        Error::Damaged { what: "the backup", .. } => error.to_string(),
+        Error::Damaged { path, what, found, expected } if is_object_file(path) => format!(
+            "{} is damaged: {what} (found {found}, expected {expected}); {OBJECT_REMEDY}",
+            path.display()
+        ),
+        Error::Foreign { path, found } if is_object_file(path) => {
+            format!("{} is not an Evermap file: {found}; {OBJECT_REMEDY}", path.display())
         }
         Error::SchemaMismatch { store, object, .. } => format!(
             "object `{object}` in store {} has another type and is not a document; show its type with `evermap info`, give the document another name with `--name`, or replace the object with `evermap parse --force`",

@@ -21,7 +21,7 @@ pub struct Mv {
     /// Current name
     #[arg(add = ArgValueCompleter::new(whole_names))]
     from: String,
-    /// New name
+    /// New name, of at most 255 bytes
     to: String,
 }
 
