@@ -4,7 +4,7 @@
 //! lock during the fork, and the child, which lacks that thread, could neither load nor fork.
 
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::plan::ForkPolicy;
 use crate::sys::at_fork::{ForkCallbacks, call};
@@ -52,24 +52,23 @@ pub(super) fn note(load: Weak<dyn Forked>, policy: ForkPolicy) {
 
 /// Runs in the forking thread before the fork.
 fn finish_all() {
-    let mut done: Vec<Arc<dyn Forked>> = Vec::new();
+    let mut done: Loads = Vec::new();
     for _ in 0..ROUNDS_MAX {
         // Release the lock before waiting, so that other threads can start loads.
-        let loads: Vec<Arc<dyn Forked>> = lock().iter().filter_map(Weak::upgrade).collect();
-        let is_done = |load: &Arc<dyn Forked>| {
-            done.iter().any(|done| std::ptr::addr_eq(Arc::as_ptr(done), Arc::as_ptr(load)))
-        };
-        let left: Vec<_> = loads.into_iter().filter(|load| !is_done(load)).collect();
+        let is_left = |load: &&Weak<dyn Forked>| !done.iter().any(|done| done.ptr_eq(load));
+        let left: Loads = lock().iter().filter(is_left).cloned().collect();
         if left.is_empty() {
             break;
         }
         for load in left {
-            load.finish();
+            // Hold each load only while waiting for it. A load that is held keeps its memory and
+            // descriptors after its image is dropped.
+            if let Some(load) = load.upgrade() {
+                load.finish();
+            }
             done.push(load);
         }
     }
-    // Drop the loads before locking, because dropping the last reference takes a while.
-    drop(done);
     let guard = lock();
     // SAFETY: this thread holds the lock.
     unsafe { *HELD.0.get() = Some(guard) };

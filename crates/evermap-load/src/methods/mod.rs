@@ -7,6 +7,9 @@ pub(crate) mod read;
 pub(crate) mod recorded;
 pub(crate) mod takeover;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -14,6 +17,10 @@ use crate::job::Job;
 use crate::region::Region;
 use crate::sys::advice::{SafeAdvice, forget};
 use crate::sys::userfault::Userfault;
+
+/// Time for the threads of an ended load to exit, in steps.
+const EXIT_STEP: Duration = Duration::from_micros(50);
+const EXIT_STEPS_MAX: usize = 1000;
 
 /// Reason why a method did not create an image.
 #[derive(Debug)]
@@ -92,4 +99,15 @@ unsafe fn serve_missing_pages(
     // SAFETY: the caller guarantees that the region is unused and lives long enough.
     unsafe { userfault.register(address, bytes) }
         .map_err(|errno| Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}")))
+}
+
+/// Waits until other threads have dropped their references to the state of a load that has ended.
+/// Gives up after a moment, because a killed thread never drops its own.
+fn wait_for_last_reference<T>(shared: &Arc<T>) {
+    for _ in 0..EXIT_STEPS_MAX {
+        if Arc::strong_count(shared) == 1 {
+            return;
+        }
+        std::thread::sleep(EXIT_STEP);
+    }
 }

@@ -22,13 +22,13 @@ const LOST_MAX: u32 = 8;
 /// Starts a deputy if there is none. If no thread can be started, the loader thread continues
 /// alone.
 pub(super) fn keep_deputy(shared: &Arc<Shared>) {
-    if shared.deputy.is_held() {
+    let (predecessor, is_first) = (shared.deputy.holder(), shared.deputy.is_vacant());
+    if shared.deputy.is_held() || !shared.deputy.announce(predecessor) {
         return;
     }
-    if !shared.deputy.is_vacant() {
+    if !is_first {
         count(&shared.job.counters.threads_replaced);
     }
-    shared.deputy.announce();
     let deputy = shared.clone();
     let builder = std::thread::Builder::new().name("evermap-deputy".into());
     let started = thread::without_signals(|| builder.spawn(move || run(&deputy)));
@@ -39,7 +39,9 @@ pub(super) fn keep_deputy(shared: &Arc<Shared>) {
 
 fn run(shared: &Arc<Shared>) {
     thread::mark_as_loading();
-    shared.deputy.take();
+    if !shared.deputy.take() {
+        return;
+    }
     #[cfg(test)]
     shared.injected.as_deputy();
     loop {

@@ -42,12 +42,14 @@ const WAKEUP: u32 = 1;
 
 /// Starts the loader thread.
 pub(super) fn spawn(shared: &Arc<Shared>, staging: Staging) -> std::io::Result<()> {
-    shared.loader.announce();
+    let is_announced = shared.loader.announce(shared.loader.holder());
+    assert!(is_announced, "another thread starts the loader");
     let shared = shared.clone();
     let builder = std::thread::Builder::new().name("evermap-load".into());
     let work = move || {
-        shared.loader.take();
-        run(&shared, Some(staging), 0);
+        if shared.loader.take() {
+            run(&shared, Some(staging), 0);
+        }
     };
     thread::without_signals(|| builder.spawn(work)).map(drop)
 }
@@ -71,7 +73,7 @@ pub(super) fn run(shared: &Arc<Shared>, staging: Option<Staging>, lost: u32) {
     has_ended(shared);
 }
 
-/// Fails all missing windows when no thread is left to load them.
+/// Fails all missing windows when no thread is left to load them. The calling thread is the loader.
 pub(super) fn give_up(shared: &Shared) {
     fail_all(shared, Errno::OWNERDEAD);
     has_ended(shared);
@@ -91,6 +93,10 @@ fn fail_all(shared: &Shared, errno: Errno) {
 }
 
 /// Fails a missing window. An access to it, or a thread that already waits, receives SIGBUS.
+///
+/// Only the loader calls this, and only before it has ended, because then the region is unmapped.
+/// The kernel would poison a later image at the same addresses, although another userfaultfd serves
+/// it.
 fn fail(shared: &Shared, window: usize, errno: Errno) {
     if matches!(shared.windows.state(window), State::Present | State::Mapped | State::Failed) {
         return;

@@ -31,7 +31,7 @@ use rustix::io::Errno;
 
 use self::turns::Turn;
 use super::fork::{self, Forked};
-use super::{Stop, serve_missing_pages};
+use super::{Stop, serve_missing_pages, wait_for_last_reference};
 use crate::error::{Change, Error, Result};
 use crate::job::Job;
 use crate::plan::{ForkPolicy, Order};
@@ -46,10 +46,6 @@ use staging::Staging;
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
 /// Maximum time for a stopped load to end, for outstanding reads.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Time for the threads of an ended load to exit, in steps.
-const EXIT_STEP: Duration = Duration::from_micros(50);
-const EXIT_STEPS_MAX: usize = 1000;
 
 /// State of a load, shared by its threads and its image.
 #[derive(Debug)]
@@ -70,7 +66,8 @@ pub(crate) struct Shared {
     lost: AtomicU32,
     /// Process that owns the threads. A forked child has none of them.
     process: u32,
-    /// Nonzero once no thread uses this state. Threads sleep on it.
+    /// Nonzero once no thread uses the region or will use it. Set by the loader. Threads sleep on
+    /// it.
     ended: AtomicU32,
     /// Turn of its stream in a set of loads.
     turn: Turn,
@@ -241,22 +238,25 @@ impl Shared {
         self.failure(windows)
     }
 
-    /// Waits for a condition that the threads bring about, while any of them lives.
+    /// Waits for a condition that the threads bring about, while any of them lives. A fork can wait
+    /// for an image that another thread drops, and must not use its region after the threads have
+    /// ended.
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         while !self.windows.wait(CHECK_PERIOD, &is_enough) {
-            let is_lost = self.is_forked_child() || self.threads_are_lost();
-            if !is_lost && !self.has_ended() {
-                continue;
-            }
-            // The threads may have ended because the condition holds.
-            if is_enough() {
-                return Ok(());
-            }
-            if !self.is_forked_child() {
+            let is_child = self.is_forked_child();
+            // A thread that ends by itself sets `ended` first.
+            if !is_child && self.replaces_lost_threads() && !self.has_ended() {
                 // Threads that wait at a missing page would wait for ever, so raise a signal there.
                 loader::give_up(self);
             }
-            return Err(Error::ThreadsLost { path: self.job.source.path().into() });
+            if !is_child && !self.has_ended() {
+                continue;
+            }
+            // The threads may have ended because the condition holds.
+            return match is_enough() {
+                true => Ok(()),
+                false => Err(Error::ThreadsLost { path: self.job.source.path().into() }),
+            };
         }
         Ok(())
     }
@@ -271,6 +271,12 @@ impl Shared {
         let loader = self.loader.holder();
         // A deputy becomes the loader before it gives up its own role, and the holder changes then.
         !self.loader.is_held() && !self.deputy.is_held() && self.loader.holder() == loader
+    }
+
+    /// Makes this thread the loader if the loader thread and its deputy are gone.
+    fn replaces_lost_threads(&self) -> bool {
+        let loader = self.loader.holder();
+        self.threads_are_lost() && self.loader.take_from(loader)
     }
 
     /// Returns the error of the first failed window in a range.
@@ -322,15 +328,11 @@ impl Drop for OnDemand {
                 return;
             }
         }
-        // SAFETY: the image that used the addresses is being dropped, and its threads have ended.
+        // SAFETY: the image that used the addresses is being dropped, and its threads have ended. A
+        // fork that still waits for the load does not access them.
         unsafe { shared.region.unmap() };
         // The last reference releases memory and descriptors. Wait for it, because the next image
         // may need them.
-        for _ in 0..EXIT_STEPS_MAX {
-            if Arc::strong_count(&self.shared) == 1 {
-                return;
-            }
-            std::thread::sleep(EXIT_STEP);
-        }
+        wait_for_last_reference(shared);
     }
 }

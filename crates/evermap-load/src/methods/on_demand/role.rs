@@ -3,6 +3,8 @@
 //! Other threads check without a lock whether the role is held, while its holder can be killed at
 //! any instruction. A thread that was started but has not run yet also holds its role. On a busy
 //! machine this state lasts a while.
+//!
+//! A role changes hands by compare-and-swap, so only one of several threads gets it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -35,21 +37,26 @@ impl Role {
         }
     }
 
-    /// Records that a thread is being started for the role.
-    pub(super) fn announce(&self) {
+    /// Records that a thread is being started for the role. Returns false if `predecessor` is no
+    /// longer the holder.
+    pub(super) fn announce(&self, predecessor: u32) -> bool {
         self.started_ms.store(self.age_ms(), Ordering::Release);
-        self.holder.store(STARTING, Ordering::Release);
+        self.change(predecessor, STARTING)
     }
 
-    /// Makes the calling thread the holder.
-    pub(super) fn take(&self) {
-        self.holder.store(thread::current(), Ordering::Release);
+    /// Makes the calling thread, which was started for the role, its holder. Returns false if
+    /// another thread has taken the role since.
+    pub(super) fn take(&self) -> bool {
+        self.take_from(STARTING)
     }
 
     /// Makes the calling thread the holder if `predecessor` still is.
     pub(super) fn take_from(&self, predecessor: u32) -> bool {
-        let me = thread::current();
-        self.holder.compare_exchange(predecessor, me, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.change(predecessor, thread::current())
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Gives up the role.
@@ -93,9 +100,9 @@ mod tests {
     fn a_starting_thread_holds_its_role_and_an_ended_thread_does_not() {
         let role = Role::vacant();
         assert!(!role.is_held() && role.is_vacant());
-        role.announce();
+        assert!(role.announce(NO_THREAD));
         assert!(role.is_held() && !role.is_vacant());
-        std::thread::scope(|scope| scope.spawn(|| role.take()).join().unwrap());
+        assert!(std::thread::scope(|scope| scope.spawn(|| role.take()).join().unwrap()));
         // The kernel removes the thread a moment later.
         while role.is_held() {
             std::thread::yield_now();
@@ -103,5 +110,14 @@ mod tests {
         let gone = role.holder();
         assert!(role.take_from(gone) && role.is_held());
         assert!(!role.take_from(gone), "another thread holds the role");
+    }
+
+    #[test]
+    fn of_two_threads_started_for_a_role_one_gets_it() {
+        let role = Role::vacant();
+        assert!(role.announce(NO_THREAD) && !role.announce(NO_THREAD));
+        assert!(role.take());
+        assert!(!std::thread::scope(|scope| scope.spawn(|| role.take()).join().unwrap()));
+        assert_eq!(role.holder(), thread::current());
     }
 }

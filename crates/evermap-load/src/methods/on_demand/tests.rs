@@ -141,6 +141,48 @@ fn a_load_fails_if_every_new_thread_is_killed() {
 }
 
 #[test]
+fn every_waiting_thread_gets_an_error_if_all_threads_are_killed() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_deputies.store(NONE, Ordering::Release);
+    injected.vanish_before_reading.store(2, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert!(matches!(load.wait(), Err(Error::ThreadsLost { .. }))));
+        }
+    });
+    assert!(load.shared().has_ended());
+}
+
+#[test]
+fn a_fork_that_waits_for_a_dropped_load_does_not_poison_later_images() {
+    let (file, small) = (file(4 * HUGE_PAGE_BYTES), file(HUGE_PAGE_BYTES));
+    let paused = |file: &File, pause_ms| {
+        let injected = Injected::default();
+        injected.pause_ms.store(pause_ms, Ordering::Release);
+        start(&job(file), Start { injected, ..Start::default() })
+    };
+    let Some(dropped) = paused(&file, 20) else { return };
+    // A forking thread holds the state of a load that it waits for.
+    let held = dropped.shared.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| Forked::finish(&*held));
+        drop(dropped);
+    });
+    // Some of these get the addresses that were just unmapped. Another forking thread notices late
+    // that the load has ended.
+    let later: Vec<OnDemand> = (0..6).filter_map(|_| paused(&small, 300)).collect();
+    Forked::finish(&*held);
+    assert_eq!(held.windows.failed(), 0, "addresses were poisoned after they were unmapped");
+    for load in &later {
+        load.wait().unwrap();
+        assert!(bytes(load, small.bytes.len()) == small.bytes);
+    }
+}
+
+#[test]
 fn an_unreadable_window_is_an_error_and_others_load() {
     let file = file(6 * HUGE_PAGE_BYTES);
     let job = job(&file);

@@ -17,7 +17,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use super::fork::{self, Forked};
-use super::{Stop, serve_missing_pages};
+use super::{Stop, serve_missing_pages, wait_for_last_reference};
 use crate::error::Result;
 use crate::job::Job;
 use crate::plan::ForkPolicy;
@@ -142,12 +142,19 @@ impl Recorded {
         self.shared.failure()
     }
 
-    /// Loads everything, which ends the recording.
+    /// Loads everything, which ends the recording, before the memory gets another owner. Waits for
+    /// threads that may still be loading a window or finishing the load for a fork. They would
+    /// write to other memory that is later mapped at the same addresses.
     pub(crate) fn finish(&self) -> Result<()> {
         if !self.shared.is_over() {
             self.shared.load_all()?;
         }
-        self.shared.failure()
+        self.shared.failure()?;
+        if !self.shared.is_forked_child() {
+            service::stop(&self.shared);
+            wait_for_last_reference(&self.shared);
+        }
+        Ok(())
     }
 
     /// Returns the recording so far.
