@@ -1,7 +1,7 @@
 //! Lock of a store's directory: one process at a time parses changed sources again.
 //!
-//! The lock ends with its holder. A holder that is stopped or slow keeps it, so a process that waits
-//! says so after a second, and gives up after a timeout.
+//! The lock ends with its holder. A holder that is stopped or slow keeps it, so a process that
+//! waits says so after a second, and gives up after a timeout.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -68,8 +68,8 @@ fn holder(file: &File) -> String {
     id.map_or_else(|| "another process".to_string(), |id| format!("process {id}"))
 }
 
-/// Returns the process that holds the lock of a whole file. `file` is device and inode as the kernel
-/// writes them.
+/// Returns the process that holds the lock of a whole file. `file` is device and inode as the
+/// kernel writes them.
 fn holder_of(locks: &str, file: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

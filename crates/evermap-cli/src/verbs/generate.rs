@@ -76,8 +76,8 @@ impl Generate {
 
 /// Writes a manual page for the command and each of its visible verbs.
 ///
-/// The section SYNOPSIS has the usage of `--help`: clap_mangen's own lists the options without their
-/// values. Value names are in italics, without the angle brackets of the help.
+/// The section SYNOPSIS has the usage of `--help`: clap_mangen's own lists the options without
+/// their values. Value names are in italics, without the angle brackets of the help.
 fn write_manual(command: Command, directory: &Path) -> io::Result<()> {
     // The section NAME is the short text, and DESCRIPTION the long one.
     let mut command = command.about(help::SUMMARY).long_about(help::ABOUT);

@@ -101,7 +101,7 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         Ok(path.to_path_buf())
     }
-    /// Returns true if a file system is mounted at `path`. A rename cannot replace such a directory.
+    /// Returns true if a file system is mounted at `path`. No rename replaces such a directory.
     fn is_mount_point(&self, _path: &Path) -> bool {
         false
     }
