@@ -2,7 +2,7 @@
 //!
 //! Invariants: a commit is applied only after it is durable in the log, and not while a reader has
 //! an older commit mapped. The log is reset or removed only after the object file was flushed
-//! following an apply. A failed apply loses nothing: overlay, private pages and log stay, and a
+//! following an apply, or was replaced by a flushed copy with everything applied. A failed apply loses nothing: overlay, private pages and log stay, and a
 //! later commit tries again.
 
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl Engine {
         self.postpone_on_error(applied)
     }
 
-    /// Writes the lines that other processes applied. If their flush failed, this makes the lines
-    /// durable.
+    /// Writes the lines that other processes applied once more, so that the next flush makes them
+    /// durable even if an earlier flush failed.
     fn rewrite_applied(&self) -> Result<bool> {
         if mutated(Mutant::AppliedElsewhereTrusted) {
             return Ok(true);
@@ -174,8 +174,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the session: makes a checkpoint, and removes the log unless it is permanent. While
-    /// readers are in the way, the log stays and has everything.
+    /// Ends the session: makes a checkpoint, and removes the log unless it is permanent. A large
+    /// object keeps a small log for the next session. While readers are in the way, the log stays
+    /// and has everything.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.policy != LogPolicy::WhileOpen {
             return self.checkpoint().map(drop);

@@ -15,9 +15,9 @@
 //!
 //! Step 3 reads the whole rest of the log, which costs something only after a restart.
 //!
-//! If the newest header is damaged, the one before it counts. Its generation had records, and the
-//! next generation overwrote the first of them. So a log that ends before the object file's own
-//! commit is damaged, too.
+//! If the newest header is damaged, the one before it counts. Its generation had records, and
+//! records of the next generation overwrite the first of them. So a log that ends before the object
+//! file's own commit is damaged, too; the superblock's reader checks that.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ const HEAD: usize = size_of::<LogRecord>();
 const HEAD_1: usize = size_of::<LogRecord1>();
 const SECTOR: usize = LOG_ALIGN as usize;
 
-/// The valid header of a log, its slot, and the log's progress.
+/// The newest valid header of a log, its slot, and the progress of its generation, if readable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub(super) header: LogHeader,
@@ -67,7 +67,7 @@ pub(super) struct Chain {
     pub(super) index: u64,
     /// Commit number of the last record; of the base before the first.
     pub(super) sequence: u64,
-    /// Its checksum.
+    /// Checksum of the last record; 0 before the first.
     pub(super) previous: u32,
 }
 
@@ -325,8 +325,8 @@ impl Chain {
         Ok(whole.then(|| format!("the record before commit {} at byte {offset}", head.sequence)))
     }
 
-    /// Returns true if the sector at the tail is almost the first one of the expected record: four
-    /// of the five fields that identify it are correct, but its checksum is not.
+    /// Returns true if the sector at the tail is almost the first one of the expected record: at
+    /// least four of the five fields that identify it are correct, but its checksum is not.
     fn has_a_damaged_head(&mut self) -> Result<bool> {
         let header = self.start.header;
         if header.format_version == 1 || !self.file.keeps_sectors_whole() {

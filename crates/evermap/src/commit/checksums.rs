@@ -1,9 +1,10 @@
 //! Tables of page checksums: the position of a page's entry, and changes by a commit.
 //!
 //! A line of a table has 15 entries and its own checksum, so a damaged table is distinguished from
-//! damaged data. Tables are changed as committed pages, never through the program's mapping. So a
-//! page and its entry change together or not at all, and a failed commit has nothing to undo. The
-//! entry of a page of zeros is zero: memory that was never written needs no entry.
+//! damaged data. Commits change tables as committed pages, never through the program's mapping. So
+//! a page and its entry change together or not at all, and a failed commit has nothing to undo.
+//! (The tables of a new object are filled in its mapping, see `mapped_tables`.) The entry of a page
+//! of zeros is zero: memory that was never written needs no entry.
 
 use super::record::Page;
 use crate::format::{
@@ -17,7 +18,7 @@ const ZERO_PAGE: u32 = 0x98f9_4189;
 const ZERO_ENTRIES: u32 = 0x5a0b_0531;
 
 /// Computes the entry of a page. For the superblock's page only the root area counts: the rest has
-/// its own checksum and changes outside of commits.
+/// its own checksum, and its `log_required` changes outside of commits.
 pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
     entry_by(number, page, crc32c::crc32c)
 }

@@ -1,10 +1,10 @@
 //! The last commit of an object: the pages of its file, with the overlay's lines over them.
 //!
 //! [`Committed`] owns the current object file, its read-only views, the overlay and the places of
-//! the checksum tables. Private pages are compared with it, restored from it, and nothing else
-//! writes the overlay to the file. The file's pages change only in [`Committed::write_overlay`],
-//! whose caller has made sure that the log has the same lines durably and that no reader has an
-//! older commit mapped.
+//! the checksum tables. Private pages are compared with it and restored from it. Committed pages of
+//! the file change in [`Committed::write_overlay`], whose caller has made sure that the log has the
+//! same lines durably and that no reader has an older commit mapped. The engine also switches the
+//! log's flag in page 0, punches holes, and writes lines again that another process applied.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -129,8 +129,8 @@ impl Committed {
     /// Copies the last commit into another file.
     pub(super) fn copy_to(&self, copy: &dyn File) -> Result<()> {
         copy.advise_random()?;
-        // The part after the last commit stays with the readers of the old file: growth uses space
-        // reserved for this file alone, not shared blocks.
+        // Only the committed length is copied. Later growth must reserve space for the new file
+        // alone, not blocks shared with the old one.
         copy_contents(&*self.object, copy, self.file_length)?;
         write_page_overlay(&self.overlay, copy)
     }
@@ -155,9 +155,9 @@ impl Committed {
     pub(super) fn stored<'a>(&'a self, number: u64, copy: &'a mut Page) -> Result<&'a Page> {
         let offset = number * PAGE_BYTES;
         match self.view_of(offset) {
-            // SAFETY: the file has the page. Its bytes change only in `write_overlay`, which needs
-            // `self` exclusively, and in page 0 when the engine switches the log's flag, which it
-            // does not do during a comparison.
+            // SAFETY: the file has the page. Its bytes change in `write_overlay`, which needs
+            // `self` exclusively. The engine's other writes (the log's flag in page 0, holes, and
+            // lines that another process applied) do not happen during a comparison.
             Some(view) => Ok(unsafe { view.page(offset) }),
             None => {
                 self.read_stored(number, copy)?;

@@ -113,8 +113,8 @@ impl Engine {
     ///
     /// # Errors
     /// `DiskFull`, `LogFull` and other errors before the commit point: nothing happened, and the
-    /// changes remain. `DurabilityUnknown` at the commit point: the session is over, and reopening
-    /// the object shows whether it has the commit.
+    /// changes remain. `DurabilityUnknown` if a flush, or the write of the record, fails: the
+    /// session is over, and reopening the object shows whether it has the commit.
     pub(crate) fn commit(
         &mut self,
         growth: Growth,

@@ -17,7 +17,7 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::storage::File;
 
-/// Flushes a log in the background; stops when dropped.
+/// Flushes a log in the background. Stops when dropped, without another flush.
 #[derive(Debug)]
 pub(super) struct Flusher {
     shared: Arc<Shared>,
@@ -69,7 +69,8 @@ impl Flusher {
         Ok(Flusher { shared, thread: Some(thread) })
     }
 
-    /// Notes that a record with this salt and index was written; it is flushed within the interval.
+    /// Notes that a record with this salt and index was written. Its flush begins within the
+    /// interval, or after the flush in progress.
     pub(super) fn written(&self, record: (u64, u64)) {
         let mut state = lock(&self.shared.state);
         state.written += 1;

@@ -19,11 +19,11 @@ use crate::storage::{File, LockKind};
 
 /// Held exclusively by the writer.
 pub(crate) const WRITER_BYTE: u64 = 0;
-/// Held shared by readers.
+/// Held shared by readers, exclusively by a writer during an apply.
 pub(crate) const CONTENT_BYTE: u64 = 1;
 /// Held shared by readers that arrived during an apply.
 pub(crate) const CONTENT_BYTE_SECOND: u64 = 2;
-/// Held shared while a log is read.
+/// Held shared while a log is read, exclusively while it is reset or removed.
 pub(crate) const LOG_BYTE: u64 = 3;
 
 /// Timeout for locks that are held only briefly, usually for microseconds.
@@ -82,8 +82,9 @@ fn wait_for(
     Ok(())
 }
 
-/// Locks the content for reading and returns the byte to unlock. Does not wait for sessions: both
-/// bytes are taken exclusively only for an instant.
+/// Locks the content for reading and returns the byte to unlock. Does not wait for commits and
+/// applies: they hold both bytes at once only for an instant. Making an object shorter holds both
+/// during a commit, and a session with a permanent log holds both until it ends.
 pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> {
     let mut taken = CONTENT_BYTE;
     wait_for(BRIEF_TIMEOUT, display_name, "its writer is busy with it", || {

@@ -2,9 +2,9 @@
 //!
 //! A commit is durable once its record is. Records chain by the salt of their generation, by
 //! consecutive numbers and by the checksum of the previous record, so leftover records of an
-//! earlier generation are never taken for part of a shorter one. The log is pre-written with zeros:
-//! a later record changes no file metadata, which saves the flushes that extending the file would
-//! need.
+//! earlier generation are never taken for records of the current one. The log is pre-written with
+//! zeros: a later record changes no file metadata, which saves the flushes that extending the file
+//! would need. For large records blocks are only reserved.
 //!
 //! The log's [`Progress`] is next to the current header, and each record head repeats how far the
 //! log was durable: both distinguish damage from a write torn by a crash. [`super::chain`] reads
@@ -37,14 +37,14 @@ const KEPT_RECORDS_BYTES_MAX: u64 = PREWRITTEN_BYTES_FIRST / 2;
 /// A full log doubles, but grows by at most this when it is pre-written: zeros cost as much as
 /// records.
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Maximum growth when blocks are only reserved.
+/// Maximum growth when blocks are only reserved, unless the record itself needs more.
 const RESERVED_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// From this size on a record is not worth pre-writing zeros. Blocks are reserved for it, and the
 /// file is made longer, durably. For smaller records zeros pay: a record of 400 KiB took 1.4 ms
 /// into zeros and 2.0 ms into reserved blocks, whose metadata changes.
 const RESERVED_FOR_BYTES_MIN: u64 = 1024 * 1024;
-/// A log that has grown past this is shortened when it is emptied, to this or to the length that
-/// was used last.
+/// A log that has grown past this is shortened when it is emptied: to this, or to the bytes used
+/// since the previous reset if they are more.
 const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An open log, positioned after its last valid record.
@@ -140,7 +140,8 @@ impl Log {
     /// never finished.
     ///
     /// # Errors
-    /// `Damaged` if the header, or an acknowledged record, cannot be read.
+    /// `Damaged` if the header, or an acknowledged record, cannot be read. `NewerFormat` if a later
+    /// build wrote it.
     pub(crate) fn open(
         file: Arc<dyn File>,
         object_uuid: [u8; 16],
@@ -172,10 +173,12 @@ impl Log {
         Ok((log, commits))
     }
 
-    /// Returns true if the log was appended to or reset since `position`. Costs two small reads and
-    /// takes no lock. A log without a header is taken for one that its writer is just creating,
-    /// because the header is written last. If it is damaged, opening it under the log's lock
-    /// reports that.
+    /// Returns true if the log has a record after `position`, in the same generation or in a later
+    /// one. A reset alone does not count: the object file then has all of the log's commits, and
+    /// the caller compares its commit number. Costs at most two small reads and takes no lock. A
+    /// log without a header is taken for one that its writer is just creating, because the header
+    /// is written last; the result is true. If the header is damaged, opening the log under its
+    /// lock reports that.
     pub(crate) fn moved_since(
         file: &dyn File,
         object_uuid: [u8; 16],
@@ -207,8 +210,8 @@ impl Log {
     }
 
     /// Returns true if the log has neither another record nor a reset since `position`. Costs two
-    /// small reads and takes no lock; a half-written record does not count. True means that no
-    /// commit had been made at the time of the call; false can be returned without need.
+    /// small reads and takes no lock. True means that no commit had been made at the time of the
+    /// call. False can be returned without need, for example for a half-written record.
     pub(crate) fn stands_at(file: &dyn File, position: LogPosition, sequence: u64) -> Result<bool> {
         let mut bytes = [0; HEADERS_BYTES];
         if file.read_at(&mut bytes, 0)? < HEADERS_BYTES {
@@ -233,8 +236,8 @@ impl Log {
         Ok(!is_head_of(&head, position.format_version, position.salt, sequence + 1))
     }
 
-    /// Returns true if an earlier build created the log, and it was not emptied since. A session
-    /// that begins beside readers continues it as it is.
+    /// Returns true if the log has the format of an earlier build. It keeps that format until it is
+    /// emptied: a session that begins while readers are present continues it as it is.
     pub(crate) fn is_old(&self) -> bool {
         self.header.format_version < version_written()
     }
@@ -291,8 +294,9 @@ impl Log {
     /// false; the caller flushes the file later.
     ///
     /// # Errors
-    /// Before the record's first byte reaches the file: `DiskFull` and other errors, and nothing
-    /// happened. After that: `DurabilityUnknown`, and the log must not be used again.
+    /// `DiskFull`, `FileSizeLimit` and other errors of extending the log: nothing was committed.
+    /// `DurabilityUnknown` if a flush or the write of the record fails: the log must not be used
+    /// again.
     pub(crate) fn append(&mut self, record: &mut RecordBuilder, durable: bool) -> Result<()> {
         let (sequence, index) = (self.sequence + 1, self.index + 1);
         let sealing = Sealing {
@@ -345,9 +349,9 @@ impl Log {
     /// Starts a new generation in this build's format. The object file must hold everything up to
     /// the last commit durably.
     ///
-    /// A log without records is never emptied. So a generation that was followed by another one has
-    /// records, and the next generation overwrites them: if the newer header is damaged, records of
-    /// the older one are missing.
+    /// A log of this build's format is never emptied while it has no records. So a generation that
+    /// was followed by another one has records, and records of the next generation overwrite them:
+    /// if the newer header is damaged, records of the older one are missing.
     pub(crate) fn reset(&mut self) -> Result<()> {
         debug_assert!(self.index > 0 || self.is_old(), "nothing to empty");
         let LogHeader { object_uuid, generation, .. } = self.header;

@@ -36,8 +36,8 @@ pub(super) struct Logging {
     /// Number of the last commit that is in the log.
     sequence: u64,
     flusher: Option<Flusher>,
-    /// No page from this number on is in the log. Otherwise replaying the log would overwrite pages
-    /// that grow there after the file was cut.
+    /// No page from this number on is in the log. The file may be cut only at or after this page:
+    /// a replay would overwrite later growth in place of logged pages.
     logged_end: u64,
     /// Lines of a permanent log that are not in the overlay. The process that applied them may have
     /// failed to flush them, and the kernel then takes such pages for clean. So a checkpoint writes
@@ -169,8 +169,8 @@ impl Logging {
         Ok(())
     }
 
-    /// Writes a record to the log: the commit point. Flushes gained memory and reserved space
-    /// first.
+    /// Writes a record to the log: the commit point. If memory was gained or space reserved,
+    /// flushes the object file first.
     pub(super) fn write_record(
         &mut self,
         object: &Arc<dyn File>,
@@ -320,12 +320,14 @@ impl Logging {
         Ok(())
     }
 
-    /// Lines that another process applied and this session did not flush.
+    /// Lines that another process applied and this session did not flush, with the newer lines
+    /// that this session applied over them.
     pub(super) fn applied_elsewhere(&self) -> &Overlay {
         &self.applied_elsewhere
     }
 
-    /// Notes that the lines of an overlay were applied.
+    /// Notes that the lines of an overlay were applied. If a checkpoint has to write the lines of
+    /// another process again, it must write these with them, because they are newer.
     pub(super) fn note_applied(&mut self, overlay: &Overlay) {
         if !self.applied_elsewhere.is_empty() {
             self.applied_elsewhere.add_all(overlay);

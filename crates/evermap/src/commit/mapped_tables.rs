@@ -45,7 +45,7 @@ pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -
 }
 
 /// Returns the first bad page of a small mapped object with the overlay's lines over its pages.
-/// Reads and copies nothing: some 20 us for a catalog of a few objects.
+/// Makes no system call and no copy: some 20 us for a catalog of a few objects.
 ///
 /// # Safety
 /// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs),

@@ -1,18 +1,18 @@
 //! The commit engine: the program runs at raw memory speed between commits, and the file holds only
 //! commits.
 //!
-//! There are three copies of a page: the file's page, the overlay (lines that are in the log and
-//! not in the file's page), and the private page that the program stores into. *Committed page =
-//! file's page with the overlay's lines over it.* [`Engine`] compares private pages with it,
-//! appends the changed lines to the redo [`Log`] with one durable write, and adds them to the
-//! [`Overlay`]. A checkpoint writes them to the object file later. `docs/durability.md` describes
-//! all of it, crash by crash.
+//! There are three copies of a page: the file's page, the overlay (committed lines that are not in
+//! the file's page), and the private page that the program stores into. *Committed page = file's
+//! page with the overlay's lines over it.* [`Engine`] compares private pages with it, appends the
+//! changed lines to the redo [`Log`], and adds them to the [`Overlay`]. By default the append is
+//! one durable write; other levels of [`Durability`] flush, or even write, later. An apply writes
+//! the overlay to the object file. `docs/durability.md` describes all of it, crash by crash.
 //!
 //! Invariants: no line reaches the object file before its record is durable. `log_required` is
 //! durable in the file before the first record is. A log is reset only after the object file was
 //! flushed. The file's pages change only while no reader has an older commit mapped ([`locks`]).
-//! The engine takes the mapping's address as a parameter and does not know the contents, except
-//! that page 0 of the file is sealed last.
+//! The engine gets mapped spans from its caller and does not interpret the heap in them. It knows
+//! page 0, which is sealed last, and the checksum tables.
 
 mod apply;
 mod chain;

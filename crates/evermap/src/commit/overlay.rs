@@ -1,8 +1,8 @@
-//! The lines that are in a log and not in the object file, by page.
+//! The committed lines that are not in the object file, by page.
 //!
-//! An overlay holds the newest image of every line in a log's records. A committed page is the
-//! file's page with the overlay's lines over it: writers compare with it and roll back to it,
-//! readers and recovery build it. Laying an overlay over pages that already have part of it changes
+//! An overlay holds the newest image of every line in a log's records, and of every line that is
+//! staged for the log. A committed page is the file's page with the overlay's lines over it:
+//! writers compare with it and roll back to it, readers and recovery build it. Laying an overlay over pages that already have part of it changes
 //! nothing more, so a crash at any point of an apply is harmless. Page 0 must be written last.
 
 use std::collections::HashMap;
@@ -43,7 +43,8 @@ enum Bytes {
 }
 
 /// Lines of at least this many bytes stay in their record instead of being copied. The record lives
-/// as long as one of them is the newest. All such records together fit in the log.
+/// as long as one of them is the newest. The size of the log bounds all records that were written
+/// to it; it does not bound records that are only staged.
 const SHARED_BYTES_MIN: usize = 1024;
 
 impl Overlay {

@@ -158,7 +158,8 @@ impl PrivatePages {
             .map(move |address| (address, address.wrapping_add(to_offset) / PAGE_BYTES))
     }
 
-    /// Returns true if chunks of the object were ever given back to the file system.
+    /// Returns true if chunks of the object were ever given back to the file system, or gained
+    /// without disk space.
     fn has_or_had_holes(&self) -> bool {
         const AT: usize = std::mem::offset_of!(Superblock, features_incompatible);
         let mut features = [0; size_of::<u64>()];
@@ -352,7 +353,7 @@ impl PrivatePages {
         Ok(())
     }
 
-    /// Returns the runs of the committed parts of address ranges.
+    /// Returns runs for the address ranges that begin in a committed span. Skips others.
     pub(super) fn runs_at(&self, ranges: &[(u64, u64)]) -> Vec<Run> {
         ranges.iter().filter_map(|&(address, length)| self.run_at(address, length)).collect()
     }

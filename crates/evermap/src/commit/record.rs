@@ -2,7 +2,7 @@
 //!
 //! A record is physical (absolute images of lines). So applying it twice, or over a page that a
 //! power failure left partly written, gives the same page. Every byte of a record, including its
-//! padding, must be under a checksum.
+//! padding, must be under a checksum. Only format 1 has none for the padding.
 
 use std::mem::offset_of;
 

@@ -53,9 +53,10 @@ pub enum InChildren {
 pub enum ForeignPointers {
     /// Fails with [`Error::ForeignPointer`](crate::Error::ForeignPointer), and commits nothing.
     Refuse,
-    /// Commits, and reports each address once a session, as a `tracing` warning and by
-    /// [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers). If a pointer leads
-    /// into a program or library, its build is recorded, and processes with a different build
+    /// Commits, and reports each address once a session, by
+    /// [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers). At most 1000 are
+    /// reported in a session, and the first 8 are also logged as `tracing` warnings. If a pointer
+    /// leads into a program or library, its build is recorded, and processes with a different build
     /// refuse the object.
     ///
     /// This is the default, because a number can look like an address.
@@ -92,7 +93,7 @@ pub struct WriteOptions {
     pub(crate) full_pages: bool,
     pub(crate) in_children: InChildren,
     pub(crate) foreign_pointers: ForeignPointers,
-    /// Objects of at least this many bytes keep their log for the next session.
+    /// Objects of at least this many bytes keep a small log for the next session.
     pub(crate) log_kept_from_bytes: u64,
     /// Limits of deferred growth.
     pub(crate) deferral: Deferral,
@@ -151,8 +152,9 @@ impl WriteOptions {
         self
     }
 
-    /// Sets the bytes of log after which a commit is followed by a checkpoint. Default: 256 MiB. A
-    /// single larger commit is accepted.
+    /// Sets the bytes of log beyond which the log is emptied by a checkpoint: before a commit that
+    /// would exceed them, or after one that did. Default: 256 MiB. A single larger commit is
+    /// accepted.
     pub fn log_bytes_max(mut self, bytes: u64) -> WriteOptions {
         self.log_bytes_max = bytes;
         self

@@ -14,7 +14,7 @@ use crate::address::{Elsewhere, Leads, heap_end};
 use crate::error::Result;
 use crate::format::{LINE_BYTES, RegionRecord};
 
-/// Suspects collected before they are judged.
+/// Suspects are judged once at least this many are collected, and at the end of the commit.
 const SUSPECTS_MAX: usize = 4096;
 const WORD_BYTES: usize = size_of::<u64>();
 const WORDS_OF_LINE: usize = LINE_BYTES / WORD_BYTES;

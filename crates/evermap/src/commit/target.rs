@@ -28,7 +28,8 @@ pub(crate) struct Span {
 /// Lifetime of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogPolicy {
-    /// Created at the first commit, removed at close. Readers can be present.
+    /// Created at the first commit. Removed at close, except that a large object keeps a small log
+    /// for its next session. Readers can be present.
     WhileOpen,
     /// Kept permanently, so that many short sessions pay for it only once. The session holds the
     /// content lock and applies each commit at once. Opening the object for writing replays the

@@ -87,8 +87,9 @@ impl Unreserved {
         self.flushed_once.store(false, Ordering::Release);
     }
 
-    /// Reserves space for pages of the file, in whole steps; the page numbers ascend. Afterwards
-    /// [`needs_flush`](Unreserved::needs_flush) says if a flush must precede the record.
+    /// Reserves space for pages of the file, in whole steps. Pages in any order are reserved;
+    /// ascending ones take the fewest calls. Afterwards [`needs_flush`](Unreserved::needs_flush)
+    /// says if a flush must precede the record.
     ///
     /// # Errors
     /// `DiskFull` and other I/O errors. Space that was reserved stays reserved.

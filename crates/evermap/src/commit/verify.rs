@@ -24,8 +24,9 @@ pub(crate) enum BadPage {
 }
 
 /// Compares every page of the regions, with the overlay's lines over it, with its checksum. Calls
-/// `each_bad` for those that differ until it returns false. Calls `each_step` with the bytes done,
-/// several times a MiB, until it returns false. Skips regions without checksums.
+/// `each_bad` for each page that differs, and for each page of a table with a damaged line, until
+/// it returns false. Calls `each_step` after every 256 KiB, with the number of bytes compared since
+/// the previous call, until it returns false. Skips regions without checksums.
 ///
 /// Reads everything once: as fast as the disk, or some 5 GB/s from the page cache.
 pub(crate) fn verify_pages(

@@ -2,9 +2,10 @@
 //! of addresses?
 //!
 //! A commit tests every changed line, and most pages end the search here, so the test must be
-//! cheap. With AVX2, a [prefilter] tests half of each word, and lines of the few
-//! remaining pages are compared four words at a time, without branches. A false positive only costs
-//! time; a false negative would let a foreign pointer pass.
+//! cheap. With AVX2, a [prefilter] first tests half of each word of a page that has many changed
+//! lines. The lines of all other pages, and of those that pass it, are compared four words at a
+//! time, without branches. A false positive only costs time; a false negative would let a foreign
+//! pointer pass.
 
 #[cfg(target_arch = "x86_64")]
 mod prefilter;
@@ -59,7 +60,9 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Covers `parts` except the `legal` ranges: first and end of each.
+    /// Covers `parts`, given by first and end of each, without the `legal` ranges if
+    /// [`RANGES_MAX`] ranges suffice for that. The caller must check a word against the legal
+    /// ranges again.
     pub(super) fn new(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Ranges {
         let parts = joined(parts, legal);
         let mut ranges = Ranges {
