@@ -167,7 +167,8 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
         Err(Errno::LOOP | Errno::NXIO) => {
             return fs::unlinkat(directory, name, AtFlags::empty()).map(|()| true);
         }
-        // A copy by another user may hold a lock on it.
+        // It cannot be opened, so its lock cannot be tested. Remove it only if it is this user's
+        // own.
         Err(Errno::ACCESS) if is_own(directory, name)? => {
             return fs::unlinkat(directory, name, AtFlags::empty()).map(|()| true);
         }
@@ -212,8 +213,8 @@ fn is_own(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     Ok(found.st_uid == rustix::process::geteuid().as_raw())
 }
 
-/// Returns true if a running copy merges into a parent directory. Its files below have no locks of
-/// their own.
+/// Returns true if a running copy merges into a directory above this one. Its files below have no
+/// locks of their own.
 fn is_merged_into_above(directory: BorrowedFd<'_>) -> bool {
     let identity =
         |directory: &OwnedFd| fs::fstat(directory).ok().map(|stat| (stat.st_dev, stat.st_ino));

@@ -64,9 +64,10 @@ impl Copy {
     /// Creates a copy from `source` to `target`.
     ///
     /// If `target` is a directory, the copy is placed in it under the source's file name, unless
-    /// [`Copy::exact_target`] is set. A source that ends with `/.` means the directory's contents,
-    /// which are merged into an existing target. Links in `target` are followed; links in `source`
-    /// according to [`Copy::follow`].
+    /// [`Copy::exact_target`] is set. A source that is `.` or ends with `/.` means the directory's
+    /// contents, which are merged into an existing target. A link at `target` is followed, except
+    /// that the copy of a link replaces it. Links in `source` are followed according to
+    /// [`Copy::follow`].
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Copy {
         Copy {
             source: source.into(),
@@ -123,14 +124,15 @@ impl Copy {
         self
     }
 
-    /// Records in the report how much is cached before and after.
+    /// Records in the report how much is cached before and after, and the rates of the target's
+    /// device. Ignored for trees.
     pub fn explain(mut self, explain: bool) -> Copy {
         self.options.explain = explain;
         self
     }
 
     /// Cancels the copy with [`Error::Cancelled`] soon after the flag is set by another thread or a
-    /// signal handler.
+    /// signal handler. Replaces the counters, so call it before [`Copy::progress`].
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Copy {
         self.meter = Arc::new(Meter::new(Arc::clone(&cancelled)));
         self.tree_meter = Arc::new(TreeMeter::new(cancelled));
@@ -184,8 +186,10 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// Any [`Error`]. On error a target file is unchanged and a new target does not exist. A
-    /// directory that the source was merged into keeps the files already copied.
+    /// Any [`Error`]. On error a target file is unchanged and a new target does not exist, unless
+    /// only the flush of its directory failed. A directory that the source was merged into keeps
+    /// the files already copied, and a stream the bytes already written. With [`Copy::resume`] the
+    /// part file remains.
     pub fn run(&self) -> Result<Report> {
         if self.follow == Follow::None && !ends_with(&self.source, b"/") {
             let stat = fs::lstat(&self.source)
@@ -343,7 +347,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes written to the target so far.
+    /// Bytes written to the target or shared with it so far.
     pub fn arrived_bytes(&self) -> u64 {
         self.file.arrived_bytes() + self.tree.counts().bytes
     }
@@ -400,7 +404,7 @@ impl Holder {
 }
 
 /// Replaces the name with a hard link to another copy of the same inode. Returns false if there is
-/// no such copy.
+/// no such copy, or it cannot be linked here.
 fn link_in_place(
     links: &SharedLinks,
     inode: (u64, u64),

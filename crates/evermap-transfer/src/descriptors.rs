@@ -29,8 +29,10 @@ use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// Transfer of bytes from one descriptor to another.
 ///
-/// Between files, each byte keeps its offset, and the descriptors' positions are not used. Pipes,
-/// sockets and terminals are read from their current position and written at their end.
+/// Between files, each byte keeps its offset, and the descriptors' positions are not used. Engine
+/// `sendfile` changes the target's position, and `mmap-write` and `mmap-direct` that of a source on
+/// tmpfs. Pipes, sockets and terminals are read from their current position and written at their
+/// end.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -98,7 +100,8 @@ impl<'a> Move<'a> {
     }
 
     /// Skips the source's holes. The target must have only holes or zeros there, as in a new file.
-    /// Its length is set as without this option. Ignored unless both ends are regular files.
+    /// Its length is set as without this option. Ignored unless both ends are regular files and the
+    /// target is not open for appending.
     pub fn sparse(mut self, sparse: bool) -> Move<'a> {
         self.sparse = sparse;
         self
@@ -143,26 +146,26 @@ impl<'a> Move<'a> {
     }
 
     /// Cancels the move with [`Error::Cancelled`] soon after the flag is set by another thread or a
-    /// signal handler.
+    /// signal handler. Replaces the counters, so call it before [`Move::meter`].
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Move<'a> {
         self.meter = Arc::new(Meter::new(cancelled));
         self
     }
 
-    /// Returns the live counters, for progress from another thread, or for the bytes that arrived
-    /// before an error.
+    /// Returns the live counters, to show progress from another thread, or to read after an error
+    /// how many bytes arrived.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
 
     /// Runs the move.
     ///
-    /// Space for all of it is reserved first if the target is a file and its file system supports
-    /// that, which extends the file. The source may be written concurrently: each byte arrives as
-    /// it was at some time during the move.
+    /// Unless extents are shared, space for all of it is reserved first if the target is a file and
+    /// its file system supports that. This extends the file. The source may be written
+    /// concurrently: each byte arrives as it was at some time during the move.
     ///
-    /// SIGPIPE is blocked in this thread during the call, so a closed peer is an error and not a
-    /// signal.
+    /// SIGPIPE and SIGXFSZ are blocked in this thread while bytes move, if the target has a peer or
+    /// the process a file size limit. So a closed peer or the limit is an error and not a signal.
     ///
     /// # Errors
     ///
@@ -214,7 +217,7 @@ impl<'a> Move<'a> {
         Ok(report)
     }
 
-    /// Returns the spans to move. An open end is closed at the source file's size.
+    /// Returns the spans to move. An open end is closed at the size of a source file that has one.
     fn pending_work(&self, ends: &Ends<'_>) -> Result<Work> {
         let mut spans = match &self.spans {
             Some(spans) => spans.clone(),

@@ -43,13 +43,14 @@ pub(crate) struct Drive<'a> {
     pub(crate) meter: &'a Meter,
     /// Stored measurements.
     pub(crate) rate_cache: &'a RateCache,
-    /// Called once before the first byte is moved. Not called if extents are shared, which takes no
-    /// space.
+    /// Called once, before the first byte is moved. Not called for extents that are shared, which
+    /// take no space.
     pub(crate) reserve: &'a dyn Fn(&Work) -> Result<(), Error>,
 }
 
 impl DriveSummary {
-    /// Merges the result of a later run.
+    /// Adds the bytes of a later run. Its reasons and log replace those of this one only if this
+    /// one moved no bytes.
     pub(crate) fn add(&mut self, step: DriveSummary) {
         step.moved.into_iter().for_each(|(engine, bytes)| note_moved(self, engine, bytes));
         if self.why.is_empty() {
@@ -65,7 +66,7 @@ impl Drive<'_> {
     pub(crate) fn run(&self, work: &mut Work) -> (DriveSummary, Result<(), Error>) {
         let mut summary = DriveSummary::default();
         let mut facts = self.facts.clone();
-        // Share extents first: it does not depend on the cache, and a cache query takes longer than
+        // Share extents first: this does not depend on the cache, whose query takes longer than
         // sharing.
         if let Some(choice) = sharing_first(&facts, self.request) {
             match self.go_through(&[choice], false, work, &mut summary) {

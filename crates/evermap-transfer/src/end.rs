@@ -20,11 +20,11 @@ pub enum Kind {
     Generated,
     /// Pipe or FIFO.
     Pipe,
-    /// Connected stream socket.
+    /// Socket. Engines expect a connected stream socket.
     Socket,
     /// Block device.
     Block,
-    /// Other character device: a terminal, `/dev/zero`.
+    /// Character device, such as a terminal or `/dev/zero`.
     Character,
 }
 
@@ -105,7 +105,8 @@ impl<'a> End<'a> {
         self.kind
     }
 
-    /// Returns the size in bytes when this end was created, or 0 if it has none.
+    /// Returns the size in bytes when this end was created, or 0 if `stat` reports none, as for
+    /// block devices.
     pub fn size_bytes(&self) -> u64 {
         self.stat.stx_size
     }
@@ -165,7 +166,7 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Returns true if both ends are on one file system.
+    /// Returns true if both ends have the same device number. Subvolumes of one btrfs differ.
     pub fn same_file_system(&self) -> bool {
         self.source.device() == self.target.device()
     }

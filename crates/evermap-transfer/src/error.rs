@@ -79,7 +79,7 @@ pub enum Error {
     SourceChanged {
         /// The source.
         path: PathBuf,
-        /// The attribute that changed.
+        /// Description of the change.
         what: String,
     },
     /// The target's data, read back, differs from the source's.

@@ -64,9 +64,9 @@ pub struct TreeSummary {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
-    /// Size of the source in bytes.
+    /// Size of the source, or of the spans to move, in bytes.
     pub size_bytes: u64,
-    /// Bytes moved or shared.
+    /// Bytes of data in the target: moved, shared, or resumed. Without holes.
     pub data_bytes: u64,
     /// Bytes in holes, in source and target.
     pub hole_bytes: u64,
@@ -80,7 +80,7 @@ pub struct Report {
     pub not_used: Vec<NotUsed>,
     /// Events during the copy, such as lanes added.
     pub log: Vec<String>,
-    /// System calls that moved data.
+    /// System calls that moved data or tried to.
     pub calls: u64,
     /// Wall time, processor time, page faults, context switches.
     pub usage: Usage,
@@ -98,7 +98,7 @@ pub struct Report {
     pub verified: bool,
     /// Summary of a tree copy.
     pub tree: Option<TreeSummary>,
-    /// Attributes that were not preserved.
+    /// Attributes that were not preserved. For a tree, the first ones.
     pub not_kept: Vec<NotKept>,
 }
 

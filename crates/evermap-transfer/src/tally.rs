@@ -14,7 +14,7 @@ pub struct Counts {
     pub symlinks: u64,
     /// FIFOs, sockets and devices.
     pub special: u64,
-    /// Bytes moved.
+    /// Bytes moved or shared.
     pub bytes: u64,
     /// Bytes in holes, which were not moved.
     pub hole_bytes: u64,

@@ -23,7 +23,8 @@ const _: () = assert!(CANCELLABLE_BYTES_MAX <= CALL_BYTES_MAX);
 /// Timeout of a wait, after which cancellation is checked.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Retries a call on `EINTR` and `EAGAIN`. On `EAGAIN` it waits until one of `waits_for` is ready.
+/// Retries a call on `EINTR` and `EAGAIN`. On `EAGAIN` it waits until one of `waits_for` is ready;
+/// if that is empty, it returns the error.
 pub(super) fn retry<T>(
     meter: &Meter,
     waits_for: &[(BorrowedFd<'_>, PollFlags)],

@@ -29,9 +29,9 @@ pub trait Engine: Send {
     ) -> Result<(), Stop>;
 
     /// Writes bytes that cannot be read from the source again (taken from a pipe or socket) to the
-    /// target, and drops the rest. Called after the last step, successful or not. If the target did
-    /// not accept the bytes, it is called again, or before another step. The default is for engines
-    /// that hold no bytes.
+    /// target, and drops the rest. Called after the last step, successful or not. If the target
+    /// does not accept the bytes, the engine keeps them, and the next `drain` or `step` writes them
+    /// first. The default is for engines that hold no bytes.
     fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
         Ok(())
     }

@@ -33,7 +33,7 @@ impl ReadWrite {
         ReadWrite { chunk_bytes: bytes.len(), held: (0, bytes.len()), buffer: bytes }
     }
 
-    /// Fills the buffer from `offset`. Returns 0 at the end of the source.
+    /// Reads up to `bytes_max` at `offset` into the buffer. Returns 0 at the end of the source.
     fn fill(
         &mut self,
         ends: &Ends<'_>,

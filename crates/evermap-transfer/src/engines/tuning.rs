@@ -3,13 +3,14 @@
 /// Parameters of engines. [`Default`] has the measured values.
 #[derive(Debug, Clone)]
 pub struct Tuning {
-    /// Bytes per read or write. 256 KiB stay in the processor's cache between the two.
+    /// Bytes per read or write of `read-write` and `uring`. 256 KiB stay in the processor's cache
+    /// between the two.
     pub chunk_bytes: usize,
     /// Bytes of the source mapped at a time. All sizes from 2 to 32 MiB cost the same.
     pub window_bytes: usize,
     /// Bytes per write from a mapping. Larger writes create larger folios in the target's cache
-    /// without further gain. They are slow if a host must first provide the memory: 1.4 s instead
-    /// of 0.3 for 1 GiB.
+    /// without further gain. In a virtual machine whose host must first provide the memory, they
+    /// are slow: 1.4 s instead of 0.3 for 1 GiB.
     pub mapped_write_bytes: usize,
     /// Bytes per direct write from a mapping: long enough that the device hardly waits for the next
     /// one.
@@ -21,7 +22,7 @@ pub struct Tuning {
     pub lanes: usize,
     /// Number of ring buffers in flight.
     pub ring_depth: usize,
-    /// Size of a ring buffer in bytes.
+    /// Size of a ring buffer of `uring-direct` in bytes.
     pub ring_chunk_bytes: usize,
     /// Minimum size of a copy in which unmeasured engines race. Smaller copies end before a race
     /// pays off.

@@ -205,8 +205,8 @@ impl AttributeCopier {
     /// Returns the mode to create a target with, and the mode it then has.
     ///
     /// If `is_hidden`, other processes cannot open the file before it is complete, so it gets its
-    /// final mode at creation. With extended attributes to set, the owner needs write permission
-    /// first.
+    /// final permissions at creation. With extended attributes to set, the owner needs write
+    /// permission first.
     pub(crate) fn creation_mode(
         &self,
         source: &Attributes,

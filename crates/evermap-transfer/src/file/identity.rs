@@ -26,7 +26,7 @@ impl Identity {
         }
     }
 
-    /// Describes the difference to `now`, if any.
+    /// Describes the difference in size or times to `now`, if any. Both must be of the same inode.
     pub(crate) fn differs(&self, now: &Identity) -> Option<String> {
         if self.size_bytes != now.size_bytes {
             return Some(format!(

@@ -1,4 +1,4 @@
-//! Copies one file, from opening the source to publishing the target's name.
+//! Copies one file, from its open source to publishing the target's name.
 //!
 //! Guarantees: the target's name refers to its previous file or to the whole copy; the source is
 //! never written; holes stay holes; attributes that cannot be preserved are reported. The order of

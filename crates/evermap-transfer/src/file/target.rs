@@ -2,7 +2,8 @@
 //!
 //! The file is unnamed while it is written (`O_TMPFILE`), or has a temporary name if the file
 //! system does not support that. When it is complete, it gets its own name by a link or a rename,
-//! which are atomic. If dropped before, it leaves nothing behind.
+//! which are atomic. If dropped before, it leaves nothing behind, except for a part file that
+//! `resume` can continue.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -24,11 +24,11 @@ pub struct Measurement {
     pub engine: EngineKind,
     /// Size of the file in bytes.
     pub size_bytes: u64,
-    /// Seconds per round, from opening both files to closing them, ascending.
+    /// Seconds per round, from creating the target to closing it, ascending. The source stays open.
     pub wall_s: Vec<f64>,
     /// Processor seconds per round, ascending.
     pub processor_s: Vec<f64>,
-    /// System calls that moved data, in the last round.
+    /// System calls that moved data or tried to, in the last round.
     pub calls: u64,
     /// Voluntary context switches, in the last round.
     pub switches: u64,

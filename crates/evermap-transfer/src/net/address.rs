@@ -39,12 +39,12 @@ pub enum Address {
         /// Port number. 0 lets a listener choose a free one.
         port: u16,
     },
-    /// UNIX socket. Access is controlled by the modes of its directory.
+    /// UNIX socket. Access is controlled by the modes of the socket and its directory.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Parses an address. The path of a UNIX socket may contain any bytes except zero.
+    /// Parses an address. The path of a UNIX socket may contain any bytes except zero, 107 at most.
     ///
     /// # Errors
     ///

@@ -20,7 +20,8 @@ use crate::error::{Error, Result};
 /// Interval between attempts to connect to a UNIX listener with a full queue.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Connects within `time` to the first of the host's addresses that answers.
+/// Connects within `time` to the first of the host's addresses that answers. The time to resolve
+/// its name is not limited. `cancelled` is checked only for UNIX sockets.
 pub(super) fn connect(address: &Address, time: Duration, cancelled: &AtomicBool) -> Result<Socket> {
     let deadline = Instant::now() + time;
     let descriptor = match address {
@@ -171,7 +172,8 @@ impl ListenSocket {
         &self.address
     }
 
-    /// Accepts the next connection. Returns `None` if there is none, or if it was closed before.
+    /// Accepts the next connection. Returns `None` if there is none, if it was closed before, or
+    /// after a transient error.
     pub(super) fn accept(&self) -> Result<Option<Socket>> {
         let accepted = match &self.socket {
             Bound::Tcp(listener) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),

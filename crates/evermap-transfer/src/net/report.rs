@@ -31,7 +31,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// Usage of the whole process, from the first connection to the end of the transfer.
     pub usage: Usage,
-    /// System calls that moved data.
+    /// System calls that moved data or tried to.
     pub calls: u64,
     /// Report of each connection.
     pub connections: Vec<Connection>,
@@ -70,7 +70,7 @@ pub struct SendReport {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReceiveReport {
-    /// The published file, or `None` if the data was discarded.
+    /// The published file, or `None` if the data was discarded or written into a stream.
     #[cfg_attr(feature = "serde", serde(serialize_with = "lossy"))]
     pub path: Option<PathBuf>,
     /// Size in bytes.

@@ -150,6 +150,7 @@ pub(super) fn start<'scope, T: Send + 'scope>(
 }
 
 /// Runs a long operation. During it, calls `keep_alive` about every second, until a call fails.
+/// Returns that error if the operation itself succeeded.
 pub(super) fn with_keep_alive<T>(
     mut keep_alive: impl FnMut() -> Result<()> + Send,
     work: impl FnOnce() -> Result<T>,

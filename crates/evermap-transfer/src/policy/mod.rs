@@ -2,7 +2,7 @@
 //!
 //! `facts` queries the kernel. `plan` is a pure function of the facts and the request, so each
 //! decision is tested by figures alone. `adapt` changes the number of lanes while a splice runs.
-//! All thresholds are defined here, each with its measurement.
+//! The thresholds of the plan and of the lanes are defined here. `drive` has those of races.
 
 pub(crate) mod adapt;
 mod facts;

@@ -1,4 +1,4 @@
-//! Bytes queued in a socket.
+//! Bytes queued in a socket, and the number that wakes its reader.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

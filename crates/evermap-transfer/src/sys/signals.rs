@@ -25,8 +25,9 @@ pub fn errors_for_size_limits() {
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
         let set = libc::sigaction(libc::SIGXFSZ, &raw const action, &raw mut before) == 0;
-        // Where it was ignored, it stays so for programs that the command starts. It is rarely:
-        // setting first is one call less at the start of every command.
+        // Restores any action other than the default: a signal that was ignored stays ignored in
+        // programs that the command starts. This is rare, so setting the action before looking
+        // saves each command one call.
         if set && before.sa_sigaction != libc::SIG_DFL {
             libc::sigaction(libc::SIGXFSZ, &raw const before, std::ptr::null_mut());
         }

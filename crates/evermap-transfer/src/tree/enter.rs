@@ -84,7 +84,7 @@ impl Worker<'_> {
         entered
     }
 
-    /// Creates the entry of a directory that is open on both sides.
+    /// Creates the [`Directory`] of a name that is open on both sides.
     fn begin(
         &mut self,
         at: &At<'_>,
@@ -246,8 +246,8 @@ fn is_above(directory: &Arc<Directory>, source_identity: DeviceInode) -> bool {
 }
 
 /// Returns whether the directory may have an ACL that the source lacks, and whether files created
-/// in it inherit an ACL. A new directory loses its default ACL here, so its content matches the
-/// source.
+/// in it inherit an ACL. If extended attributes are preserved, a new directory loses its default
+/// ACL here, so that its contents match the source.
 pub(super) fn inherited_acls(
     copier: &AttributeCopier,
     placement: &Placement,

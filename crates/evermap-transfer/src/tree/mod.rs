@@ -2,8 +2,8 @@
 //!
 //! A new target is created under a temporary name and renamed when it is complete. Into an existing
 //! directory the tree is merged: each file is replaced atomically, and new directories appear
-//! complete. Hard links within the tree are preserved, symbolic links are copied and not followed,
-//! special files are recreated if this user may.
+//! complete. Hard links within the tree are preserved, symbolic links are copied (or followed, with
+//! [`TreeOptions::follow_links`]), special files are recreated if this user may.
 //!
 //! The threads divide the tree by directories, and large directories by shares of their files
 //! (`queue`). A directory is complete when no work in it is pending, and then gets its attributes
@@ -122,8 +122,9 @@ const DESCRIPTORS_PER_THREAD: usize = 6;
 ///
 /// [`Error::Incomplete`] with the errors if some entries could not be copied, unless
 /// [`TreeOptions::keep_going`]. [`Error::Cancelled`] if the meter's flag was set. In both cases no
-/// temporary files remain and a new target does not exist. [`Error::Usage`] and [`Error::SameFile`]
-/// before any change if the target is within the source.
+/// temporary files remain and a new target does not exist, unless only the flush of its directory
+/// failed. [`Error::Usage`] and [`Error::SameFile`] before any change if the target is within the
+/// source.
 ///
 /// # Example
 ///

@@ -1,11 +1,12 @@
 //! Publishes completed entries, after making them durable.
 //!
-//! Durability costs one `syncfs` per tree instead of an `fsync` per file. An `fsync` commits the
-//! file system's journal and flushes the device's cache, which ten thousand files would do ten
+//! Durability of a new tree costs one `syncfs` instead of an `fsync` per file. An `fsync` commits
+//! the file system's journal and flushes the device's cache, which ten thousand files would do ten
 //! thousand times. `syncfs` writes all dirty data in disk order, commits once and flushes once. The
 //! drawback: it also writes other programs' dirty pages on that file system. Nothing is published
-//! before it. Files that replace others are held back, some thousands at a time, and published
-//! together.
+//! before it. When a tree is merged into an existing one, complete files and directories are held
+//! back, some thousands at a time, and published together. Only a file with several names is
+//! flushed and published alone.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,7 +24,8 @@ use super::unpublished::Item;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 
-/// Maximum number of files held back, and so of temporary files that a kill leaves behind.
+/// Number of held entries at which they are flushed and published. Limits the temporary files that
+/// a kill leaves behind.
 const HELD_MAX: usize = 4096;
 
 impl Shared<'_> {

@@ -76,7 +76,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Returns the newest own task if it is `wanted` and more than `spare` tasks are queued.
+    /// Returns the newest own task if it is `wanted` and the own queue has more than `spare` tasks.
     pub(super) fn next_own_beyond(
         &self,
         thread: usize,

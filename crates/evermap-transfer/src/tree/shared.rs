@@ -113,7 +113,8 @@ impl Shared<'_> {
         target_error(operation, self.target_path(at), errno)
     }
 
-    /// Records an error of an entry in `directory`. The copy goes on, unless the disk is full.
+    /// Records an error of an entry in `directory`. The copy goes on, unless it was cancelled, or
+    /// the disk is full and `keep_going` is not set.
     pub(super) fn failed(&self, directory: &Arc<Directory>, error: Error) {
         if matches!(error, Error::Cancelled { .. }) {
             return self.queue.stop();

@@ -1,5 +1,5 @@
-//! Engines that map windows of the source and write from the mapping. The kernel copies once, from
-//! its own cache.
+//! Engines that map windows of the source and write from the mapping. `mmap-write` copies once,
+//! from one cache to the other; `mmap-direct` copies nothing.
 //!
 //! Both engines handle a source that changes during the copy. Only the kernel touches a window (see
 //! [`crate::sys::Mapping`]), so a truncated source causes an errno instead of a signal. The page

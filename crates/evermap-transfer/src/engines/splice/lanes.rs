@@ -20,7 +20,8 @@ pub enum Pattern {
     Interleaved,
 }
 
-/// Alignment of parts. With smaller pieces two lanes would contend for one page-cache folio.
+/// Sizes of parts are multiples of this. Otherwise two lanes would contend for one page-cache
+/// folio.
 const PART_BYTES: u64 = 1 << 20;
 
 /// Divides the spans between the lanes.
@@ -108,7 +109,7 @@ fn lane(
     (arrived, Ok(()))
 }
 
-/// Moves `span`. `at` is always the target's offset.
+/// Moves `span`. Advances `at` to the end of the bytes that arrived.
 fn span_through(
     pipe: &mut Pipe,
     span: Span,

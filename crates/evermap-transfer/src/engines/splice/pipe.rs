@@ -28,7 +28,8 @@ pub(in crate::engines) struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe of `wanted_bytes`, or the largest the user may have.
+    /// Creates a pipe of `wanted_bytes`, or of the default size if that is refused. Refuses if the
+    /// default is below the minimum.
     pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, Refusal> {
         let why = |errno: Errno| Refusal::new(format!("cannot create a pipe: {errno}"));
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(why)?;

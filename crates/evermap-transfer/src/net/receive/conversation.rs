@@ -73,7 +73,8 @@ fn read_manifest(socket: &Socket, length: usize, timeout: Timeout<'_>) -> Result
     Ok(bytes)
 }
 
-/// Receives the announced file. On error the sender is told the reason, and no data is left.
+/// Receives the announced file. On error the sender is told the reason. No data is left, unless
+/// only the flush of the directory failed.
 pub(super) fn receive(
     receive: &Receive,
     target: &Target,
@@ -301,7 +302,8 @@ pub(super) fn send_failure(socket: &Socket, reason: Reason, text: &str) {
     socket.end_sending();
 }
 
-/// Describes an error to an unidentified peer, without paths of this machine.
+/// Describes an error to the sender, who is not trusted. Leaves out the paths of [`Error::Io`] and
+/// of full disks.
 fn reason_for_sender(error: &Error) -> (Reason, String) {
     match error {
         Error::NoSpace { needed_bytes, .. } => {

@@ -116,8 +116,8 @@ impl Shared<'_> {
         Ok((connection, sink.not_used().to_vec()))
     }
 
-    /// Receives one span. All but its last part is read with a wake threshold, because enough bytes
-    /// are known to follow.
+    /// Receives one step of a span. All but its last part is read with a wake threshold, because
+    /// enough bytes are known to follow.
     fn take(
         &self,
         span: Span,

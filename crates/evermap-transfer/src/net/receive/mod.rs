@@ -37,7 +37,8 @@ type OnRefused = dyn Fn(&Error) + Send + Sync;
 /// Builder for receiving files.
 ///
 /// A file is published when all of it has arrived and the sender has confirmed that its source did
-/// not change. An existing file is replaced atomically. A failed transfer leaves nothing behind.
+/// not change. An existing file is replaced atomically. A failed transfer leaves nothing behind,
+/// unless only the flush of the directory failed.
 ///
 /// ```
 /// use evermap_transfer::net::{Receive, Send};

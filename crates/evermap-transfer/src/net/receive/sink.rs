@@ -1,4 +1,4 @@
-//! Destination of a connection's bytes: a file, or nowhere.
+//! Destination of a connection's bytes: a file, a stream, or nowhere.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Slots for concurrent transfers. A stalled peer must not block others.
 //!
 //! There are [`TRANSFERS_MAX`] slots, of which one peer may use [`PEER_MAX`]. If no slot is free
-//! for a new transfer, the transfer that has waited longest for its sender is evicted, provided it
-//! has waited a twelfth of the idle timeout.
+//! for a new transfer, the transfer (of the same peer, if that has used up its own slots) that has
+//! waited longest for its sender is evicted, provided it has waited a twelfth of the idle timeout.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -61,7 +61,7 @@ impl Directory {
         flushed.map_err(Error::io("flush the directory", &self.path))
     }
 
-    /// Creates an unnamed file to be called `name`. Fails if a directory has that name.
+    /// Creates an unpublished file to be called `name`. Fails if a directory has that name.
     fn file(&self, name: &OsStr) -> Result<file::Target<'_>> {
         let path = self.path.join(name);
         let in_the_way = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -75,7 +75,7 @@ impl Directory {
 }
 
 impl Target {
-    /// Resolves `path`. Links are followed.
+    /// Resolves `path`. Links are followed; a dangling link is replaced.
     pub(super) fn of(path: &Path) -> Result<Target> {
         let failed = Error::io("read the attributes of", path);
         let whole = match fs::metadata(path) {

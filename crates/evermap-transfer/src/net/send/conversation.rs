@@ -120,7 +120,7 @@ fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()
 
 fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
     loop {
-        // The receiver sends keep-alives while it reserves space for a large file.
+        // The protocol allows keep-alives before the answer. Each starts the timeout again.
         let timeout = Timeout::within(send.handshake, &send.cancelled);
         match socket.read_frame(
             timeout,

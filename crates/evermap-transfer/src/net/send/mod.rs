@@ -115,7 +115,8 @@ impl Send {
         self
     }
 
-    /// Cancels the transfer within a tenth of a second after the flag is set.
+    /// Cancels the transfer within a tenth of a second after the flag is set. Connecting over TCP
+    /// and reading from a silent source are not interrupted.
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Send {
         self.cancelled = cancelled;
         self
@@ -133,8 +134,8 @@ impl Send {
 
     /// Connects and sends.
     ///
-    /// Success means that the receiver has published the file. If the receiver discards the data or
-    /// the bytes are raw, it means that they were passed to the network.
+    /// Success means that the receiver has published the file, or received all of it to discard it.
+    /// For raw bytes it means only that they were passed to the network.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl Send {
         }
     }
 
-    /// Sends over a connected stream socket. Like [`Send::to`] otherwise.
+    /// Sends over a connected stream socket. Like [`Send::to`], but ignores [`Send::connections`].
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;
@@ -184,7 +185,7 @@ impl Send {
         self.over_all(vec![socket.into()])
     }
 
-    /// Sends over several sockets to one receiver, using one connection each.
+    /// Sends over several connected sockets to one receiver. Ignores [`Send::connections`].
     ///
     /// # Errors
     ///

@@ -22,7 +22,8 @@ pub(in crate::net) type TransferId = [u8; 16];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::net) struct Hello {
     pub id: TransferId,
-    /// Index of this connection. Connection 0 carries the manifest and all control messages.
+    /// Index of this connection. Connection 0 carries the manifest and all control messages, except
+    /// the `Ready` that answers each further connection.
     pub index: u16,
     /// Number of connections of the transfer.
     pub connections: u16,
