@@ -16,11 +16,13 @@ use crate::sys::read::Caching;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Advice {
-    /// The range will be written. Makes its pages private now, as huge pages, instead of a fault
-    /// and a copy for each page.
+    /// The range will be written. In a private mapping of the file, makes each whole window of 2
+    /// MiB private now, as a huge page, unless part of it was written. This saves a fault and a
+    /// copy for each page. In an on-demand image, loads the range before others.
     WriteSoon,
-    /// The range will only be read. In an on-demand image, missing windows are mapped from the file
-    /// instead of taking memory. Requires `may_map`.
+    /// The range will only be read. In a mapped image, reads it ahead. In an on-demand image,
+    /// missing windows are mapped from the file instead of taking memory. This requires `may_map`
+    /// and is ignored without.
     ReadOnly,
     /// The range will not be accessed, so it is not read ahead. Accesses still work.
     Never,

@@ -19,7 +19,7 @@ pub enum Change {
     Grown,
     /// The length is the same, but the contents may differ.
     Rewritten,
-    /// The name belongs to another file or to none.
+    /// The file lost a name: it was replaced by another file, or a link to it was removed.
     Replaced,
 }
 
@@ -48,7 +48,7 @@ pub enum Error {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// Bytes could not be read. All other bytes are usable.
+    /// Bytes could not be read. If the image exists, all its other bytes are usable.
     #[error(
         "cannot read {length_bytes} bytes at {offset_bytes} of {}: {source}; the rest of the file is loaded; check the kernel log for disk errors",
         path.display()
@@ -119,7 +119,7 @@ pub enum Error {
         /// Missing requirement and remedy.
         why: String,
     },
-    /// The threads that load this image were killed.
+    /// The threads that load this image were killed, or this is a forked child, which lacks them.
     #[error(
         "the threads that load {} were killed, and the rest of the file cannot be loaded; find out what kills threads of this process, then load it again",
         path.display()

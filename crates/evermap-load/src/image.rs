@@ -36,10 +36,11 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Memory released by [`Image::into_mapping`]. The caller must unmap it.
+/// Memory of an image. After [`Image::into_mapping`] the caller must unmap it, unless `bytes` is 0.
+/// After [`Image::mapping`] it still belongs to the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
-    /// Start address, page-aligned.
+    /// Start address, page-aligned unless `bytes` is 0.
     pub address: *mut u8,
     /// Length in bytes, a multiple of the page size.
     pub bytes: usize,
@@ -117,7 +118,8 @@ impl Image {
         Ok(&self[range])
     }
 
-    /// Loads these bytes before others, without waiting. Ignores bytes beyond the image.
+    /// Loads these bytes of an on-demand image before others, without waiting. Ignores bytes beyond
+    /// the image. No effect on other images.
     pub fn want(&self, range: Range<usize>) {
         let range = range.start.min(self.len())..range.end.min(self.len());
         if let Memory::OnDemand(load) = &self.memory {
@@ -125,10 +127,10 @@ impl Image {
         }
     }
 
-    /// Waits until the whole image is loaded. Returns at once for a
-    /// [recorded](crate::Loader::record) image, which loads on every access, unless [system
-    /// calls](Image::serves_system_calls) cannot fault its pages in. Then the whole image is loaded
-    /// and recording ends.
+    /// Waits until the whole image is loaded, except windows left out by [`Advice::Never`]. Returns
+    /// at once for a [recorded](crate::Loader::record) image, which loads on every access, unless
+    /// [system calls](Image::serves_system_calls) cannot fault its pages in. Then the whole image
+    /// is loaded and recording ends.
     ///
     /// # Errors
     ///
@@ -145,7 +147,8 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// `NoSuchRange` beyond the image, and read errors if [`Advice::WriteSoon`] reads.
+    /// `NoSuchRange` beyond the image, read errors and lack of memory if [`Advice::WriteSoon`]
+    /// reads, and [`Error::Io`](crate::Error::Io) if [`Advice::ReadOnly`] cannot map.
     pub fn advise(&mut self, range: Range<usize>, advice: Advice) -> Result<()> {
         let part = part_of(&self.job, &range)?;
         match &self.memory {
@@ -254,8 +257,8 @@ impl Image {
         }
     }
 
-    /// Returns the image's memory. Other users must wait until the image is complete, and must not
-    /// use it after the image is dropped.
+    /// Returns the image's memory, which stays the image's. Other users must wait until the image
+    /// is complete, and must not use it after the image is dropped.
     pub fn mapping(&self) -> Mapping {
         let (region, slice) = (self.region(), self.job.part.slice());
         Mapping {

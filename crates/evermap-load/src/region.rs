@@ -219,7 +219,8 @@ impl Region {
         *self = Region::empty();
     }
 
-    /// Transfers ownership of the mapping to the caller. Returns false if it was already released.
+    /// Transfers ownership of the mapping to the caller. Returns false if it was already released,
+    /// or the region is empty.
     pub(crate) fn release_ownership(&self) -> bool {
         !self.is_released.swap(true, Ordering::AcqRel) && self.bytes > 0
     }

@@ -74,7 +74,7 @@ pub struct Report {
     /// Share of the device's rate that was reached; `None` if there were no direct reads or the
     /// rate is unknown.
     pub device_share: Option<f64>,
-    /// True if system calls could use the bytes from the start.
+    /// True if system calls can use bytes that are not loaded yet.
     pub serves_system_calls: bool,
 }
 

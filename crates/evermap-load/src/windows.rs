@@ -18,7 +18,7 @@ use crate::sys::thread::{count_up, sleep_while};
 pub(crate) enum State {
     /// Missing, to be loaded in turn.
     Missing = 0,
-    /// Missing, and a thread waits for it.
+    /// Missing, and a thread waits for it or asked for it.
     Wanted = 1,
     /// A loading thread is reading it.
     Reading = 2,
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// Returns true if no work is skipped and the state no longer changes.
+    /// Returns true if the state no longer changes.
     fn is_settled(self) -> bool {
         matches!(self, State::Present | State::Failed | State::Mapped)
     }
@@ -59,7 +59,7 @@ pub(crate) struct Windows {
     errors: Box<[AtomicI32]>,
     /// Windows in `Missing`, `Wanted` or `Reading`.
     unsettled: AtomicUsize,
-    /// Windows in `Left`.
+    /// Windows in `Skipped`.
     skipped: AtomicUsize,
     present: AtomicUsize,
     failed: AtomicUsize,
@@ -112,7 +112,7 @@ impl Windows {
         self.unsettled.load(Ordering::Acquire)
     }
 
-    /// Returns true if all windows are settled and none was skipped.
+    /// Returns true if all windows are settled and none is skipped.
     pub(crate) fn are_complete(&self) -> bool {
         self.are_settled() && self.skipped.load(Ordering::Acquire) == 0
     }

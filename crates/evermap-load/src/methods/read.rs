@@ -182,7 +182,7 @@ impl Reading<'_> {
     }
 
     /// Reads a window without leaving it in the page cache: with `RWF_DONTCACHE`, or by evicting it
-    /// afterwards. Pages that were cached before stay.
+    /// afterwards. A window of which any page was cached before stays in the cache as a whole.
     ///
     /// # Safety
     ///

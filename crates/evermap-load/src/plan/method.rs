@@ -10,7 +10,8 @@ pub enum Method {
     Read,
     /// Reads into private huge pages, with several threads.
     ReadHuge,
-    /// Like `ReadHuge`, and then evicts the pages it brought into the page cache.
+    /// Like `ReadHuge`, but evicts the pages it brought into the page cache, in each window of 2
+    /// MiB that was not cached before.
     ReadUncached,
     /// Private mapping.
     Mmap,
@@ -22,7 +23,7 @@ pub enum Method {
     MmapPopulateRead,
     /// Private mapping, with all pages copied in advance.
     MmapPopulateWrite,
-    /// Shared read-only mapping, made private on the first write.
+    /// Shared read-only mapping. [`Image::bytes_mut`](crate::Image::bytes_mut) makes it private.
     MmapShared,
     /// Direct reads into private huge pages.
     Takeover,

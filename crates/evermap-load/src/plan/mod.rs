@@ -29,8 +29,8 @@ const WRITTEN_SHARE_MAX: f64 = 0.22;
 const HARDLY_TOUCHED_SHARE: f64 = 1.0 / 512.0;
 /// Reading threads on a file system that decompresses in the reader.
 const THREADS_DECOMPRESSING: usize = 8;
-/// Maximum number of reading threads for cached files. Copying is bound by memory, and more threads
-/// contend.
+/// Maximum number of reading threads for all other files. Copying is bound by memory, and more
+/// threads contend.
 const THREADS_MAX: usize = 4;
 
 /// Method with its reason, as an entry of a plan.

@@ -38,7 +38,8 @@ pub enum Cache {
     Auto,
     /// Keep the file cached, for other programs or the next run.
     Keep,
-    /// Evict the pages that the load brought into the cache.
+    /// Evict the pages that the load brought into the cache. If part of the file was cached before,
+    /// only the method `read-uncached` does this.
     Drop,
 }
 
@@ -51,7 +52,8 @@ pub enum ForkPolicy {
     /// The fork waits until the image is complete, and the child has it.
     #[default]
     Finish,
-    /// The fork does not wait, and the child does not have the image.
+    /// The fork does not wait, and the child does not have an image that loads on demand or is
+    /// recorded, even if it is complete.
     DontFork,
 }
 

@@ -1,5 +1,5 @@
-//! Kernel interfaces for loading, one call or structure per file. `unsafe` code is here and in
-//! `region`.
+//! Kernel interfaces for loading, one call or structure per file. Most `unsafe` code is here and in
+//! `region`. The methods and images use it to fill and return memory.
 
 pub(crate) mod advice;
 pub(crate) mod at_fork;

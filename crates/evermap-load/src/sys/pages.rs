@@ -63,8 +63,8 @@ pub(crate) struct Pages {
     pub(crate) is_huge: bool,
 }
 
-/// Returns the pages of a range that are present or swapped, ascending, without the shared zero
-/// page. Returns `None` if the kernel does not report them.
+/// Returns the pages of a range that are present or swapped, ascending. Leaves out the shared zero
+/// page, except before Linux 6.7. Returns `None` if the kernel does not report them.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Vec<Pages>> {
     let file = File::open("/proc/self/pagemap").ok()?;
     scanned(&file, address, bytes).or_else(|| read(&file, address, bytes))

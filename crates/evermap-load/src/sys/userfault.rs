@@ -86,7 +86,7 @@ pub(crate) enum Scope {
     UserMode,
 }
 
-/// ReadPath to fill missing pages.
+/// Kinds of filling missing pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FillMode {
     /// Move the pages to a new address.

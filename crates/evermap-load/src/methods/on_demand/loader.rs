@@ -1,7 +1,7 @@
 //! The loader thread: the only thread that reads windows and moves them into place.
 //!
-//! It can be killed at any instruction. So it takes no lock that other threads take, and everything
-//! that a successor needs is in `Shared`. It accesses no byte of the image and receives no signals.
+//! It can be killed at any instruction. So it takes no lock of this crate, and everything that a
+//! successor needs is in `Shared`. It accesses no byte of the image and receives no signals.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

@@ -90,7 +90,7 @@ pub(crate) struct OnDemand {
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     pub(crate) fork: ForkPolicy,
-    /// Windows in the order of their last recorded use.
+    /// Windows in the order of their first touches in a recording.
     pub(crate) recorded: Vec<u32>,
     /// True if access is expected at random.
     pub(crate) is_random: bool,

@@ -53,8 +53,8 @@ impl Stream {
         self.depth = (self.depth + 1).min(self.depth_max);
     }
 
-    /// Continues after an accessed window that the stream had not reached, with less depth if many
-    /// windows are missing.
+    /// Continues after an accessed window that the stream had not reached. Reduces the depth, more
+    /// if many windows are missing.
     pub(crate) fn jump_to(&mut self, window: usize, windows: &Windows) {
         let depth = match windows.unsettled() {
             ..=FEW_WINDOWS => DEPTH_AFTER_FAULT_FEW,

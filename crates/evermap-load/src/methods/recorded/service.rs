@@ -74,7 +74,7 @@ fn serve(shared: &Arc<Shared>, number: usize) {
     }
 }
 
-/// Restarts the other thread if it was killed.
+/// Restarts the other thread if it was killed or never started.
 fn keep_alive(shared: &Arc<Shared>, other: usize) {
     let thread = shared.threads[other].load(Ordering::Acquire);
     if thread != 0 && thread::is_alive(thread) {
