@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Writes the overlay to the object file, without a flush. Returns false while readers of an
-    /// older commit are present.
+    /// Writes the overlay to the object file, without a flush. Returns false while readers are
+    /// present. (One lock serves readers of all commits, so even readers of the newest count.)
     fn apply(&mut self) -> Result<bool> {
         if self.overlay().is_empty() {
             return Ok(true);

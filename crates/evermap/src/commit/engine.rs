@@ -325,7 +325,7 @@ impl Engine {
 
     /// Gives ranges of committed memory (address and length) back to the file system. Their
     /// contents are unspecified in the last commit, and its checksum table says so. Returns false
-    /// while readers of an older commit are present, or if the file system does not support holes.
+    /// while readers are present, or if the file system does not support holes.
     ///
     /// # Errors
     /// `DurabilityUnknown` if the flush fails: the disk may still have the old pages, and the next

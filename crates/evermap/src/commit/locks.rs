@@ -119,8 +119,9 @@ pub(crate) fn hold_log_for_reset(file: &dyn File) -> Result<Option<Held<'_>>> {
     }
 }
 
-/// Locks the content for changing the file's pages; `None` while readers of an older commit have it
-/// mapped. New readers may arrive during the apply and read up to the log's current end.
+/// Locks the content for changing the file's pages; `None` while any reader has it mapped, of an
+/// older commit or of the newest. New readers may arrive during the apply and read up to the log's
+/// current end.
 pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
     let second = file.try_lock(LockKind::Exclusive, CONTENT_BYTE_SECOND, 1)?
         || mutated(Mutant::SecondByteIgnored);
@@ -133,8 +134,8 @@ pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
     Ok(alone.then_some(Held { file, byte: CONTENT_BYTE }))
 }
 
-/// Locks the content against all readers, also those of the newest commit. Returns `None` while any
-/// reader holds it. New readers wait.
+/// Locks the content against all readers. Returns `None` while any reader holds it. Unlike
+/// [`begin_apply`], it also makes new readers wait.
 pub(crate) fn lock_exclusively(file: &dyn File) -> Result<Option<[Held<'_>; 2]>> {
     let mut held = Vec::with_capacity(2);
     for byte in [CONTENT_BYTE_SECOND, CONTENT_BYTE] {

@@ -134,8 +134,8 @@ struct Recovery {
     keep_log: bool,
 }
 
-/// Applies a dead writer's log and releases the log. Returns false if readers of an older commit
-/// are in the way; the writer then continues with the log as it is.
+/// Applies a dead writer's log and releases the log. Returns false if readers of an older commit,
+/// or of the log, are in the way; the writer then continues with the log as it is.
 fn recover_beside_readers(
     storage: &dyn Storage,
     file: &dyn File,

@@ -132,8 +132,8 @@ impl Code {
         registered.map(|m| (m.base, m.base + m.bytes))
     }
 
-    /// Records the module that contains an address; returns true if it was not recorded before. A
-    /// number can look like a low address, so such a word must lead to a function or to a table of
+    /// Records the module that contains an address; returns true if the record changed. A number
+    /// can look like a low address, so such a word must lead to a function or to a table of
     /// functions.
     pub(crate) fn record(&mut self, loaded: &Loaded, at: u64, word: u64) -> bool {
         let Some(module) =
@@ -144,7 +144,8 @@ impl Code {
         self.add(*module, (at, word))
     }
 
-    /// Registers a module: pointers into it are legal from now on.
+    /// Registers a module: pointers into it are legal from now on. Returns true if the record
+    /// changed.
     pub(crate) fn register(&mut self, module: CodeModule) -> bool {
         self.add(CodeModule { flags: module.flags | CODE_REGISTERED, ..module }, (0, 0))
     }

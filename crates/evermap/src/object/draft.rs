@@ -1,8 +1,8 @@
 //! An object under construction: a file that is not yet in the catalog, written in place.
 //!
 //! No other process sees a draft before it is published, so it needs no log. Its memory is the
-//! file's page cache, and one flush makes it durable. The superblock is written last, by
-//! [`Draft::finish`].
+//! file's page cache, and one flush makes it durable. The superblock and the checksum tables are
+//! written last, by [`Draft::finish`].
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -34,8 +34,8 @@ pub(crate) struct DraftOptions {
     pub(crate) arena: (u64, u64),
     /// Bytes of data that the object will have, if known; its first region is sized for them.
     pub(crate) expected_bytes: Option<u64>,
-    /// Bytes of room to reserve besides the stored data: that much disk space, and twice that many
-    /// addresses.
+    /// Bytes of room to reserve, for an object whose data is stored later: that much disk space,
+    /// and twice that many addresses. If not zero, `expected_bytes` is ignored.
     pub(crate) room_bytes: u64,
     /// Set for a guest object.
     pub(crate) guest: Option<GuestDraft>,
@@ -158,9 +158,9 @@ impl Draft {
         Ok(place)
     }
 
-    /// Trims the file to the used part, or keeps its reserved room, and writes the superblock.
-    /// After that only a flush is missing. Creates the permanent log too, if one is asked for.
-    /// Returns the leases that the object occupies.
+    /// Trims the file to the used part, or keeps its reserved room, and writes the superblock and
+    /// the checksum tables. After that only a flush is missing. Creates the permanent log too, if
+    /// one is asked for. Returns the leases that the object occupies; none for a guest object.
     pub(crate) fn finish(
         &mut self,
         environment: &Environment,

@@ -2,8 +2,8 @@
 //!
 //! The commit engine finds words that look like addresses outside of the object ([`Suspect`]). This
 //! file decides which of them matter: those in allocated blocks, except in ranges where the program
-//! expects them. They are refused or reported, once for each address, and the builds of the
-//! programs that they point into are recorded in page 0.
+//! expects them. They are refused, or reported once for each address. If they are reported, the
+//! builds of the programs that they point into are recorded in page 0.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::commit::{ForeignPointers, Suspect};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 
-/// Pointers kept for the caller; further ones are only counted.
+/// Addresses reported in one session. Pointers at further addresses are committed without a report.
 const REMEMBERED_MAX: usize = 1000;
 /// Warnings logged in one session.
 const WARNINGS_MAX: usize = 8;

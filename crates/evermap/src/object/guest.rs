@@ -2,9 +2,10 @@
 //! the guest's program has the allocator.
 //!
 //! Data that the guest wrote is never trusted. The host keeps its own copy of the superblock and
-//! writes it over page 0 at each commit. From the guest's page 0 it takes only the root, which it
-//! copies first and then checks. The host treats chunk map, records and blocks as plain bytes and
-//! never follows an address in them. A guest that damages its heap cannot harm the host.
+//! writes it over page 0 at each commit. From the guest's superblock it takes only the description
+//! of the root, which it copies first and then checks. The host treats root area, chunk map,
+//! records and blocks as plain bytes and never follows an address in them. A guest that damages its
+//! heap cannot harm the host.
 
 use std::mem::offset_of;
 use std::sync::Arc;

@@ -27,7 +27,8 @@ pub enum Protection {
     /// No protection.
     #[default]
     Off,
-    /// With `mprotect`, when the first scope of the process opens and the last one ends.
+    /// With `mprotect`: the pages are writable, for all threads, while the process has a scope
+    /// open.
     Pages,
     /// With a memory protection key, for each thread separately. Falls back to
     /// [`Pages`](Protection::Pages) if no key is available.
@@ -145,7 +146,8 @@ impl Protector {
         Ok(opened)
     }
 
-    /// Like [`open_for_library`](Protector::open_for_library), for work that only reads.
+    /// Enters an embedder's key, for work of the library that only reads. Does not make the object
+    /// writable.
     pub(crate) fn open_for_reading(&self) -> Opened<'_> {
         let entered = self.embedder.as_ref().map(|key| (key, key.open()));
         Opened { protector: None, entered, of_this_thread: PhantomData }
@@ -169,8 +171,8 @@ impl Protector {
         Ok(())
     }
 
-    /// Undoes one [`begin`](Protector::begin), of this thread if there is a key. Returns false if
-    /// there was none.
+    /// Undoes one [`begin`](Protector::begin), of this thread if there is a key. Returns false in a
+    /// forked child, and if no `begin` is left; without a protection mechanism it returns true.
     pub(crate) fn end(&self) -> bool {
         if at_fork::is_child() {
             return false;
@@ -191,7 +193,7 @@ impl Protector {
         true
     }
 
-    /// Notes the end of the session: later calls open nothing.
+    /// Notes the end of the session: later calls change the protection of no page.
     pub(super) fn retire(&self) {
         if let Way::Pages(pages) = &self.way {
             lock(pages).region_set = None;

@@ -7,7 +7,8 @@
 //!
 //! The kernel cannot write such memory out when the machine runs short of memory. So a block larger
 //! than half of the available memory is reserved at once and mapped from the file, like small
-//! growth, and so is every block on tmpfs.
+//! growth. So is every block on tmpfs, in a write-protected object, and on a kernel that cannot
+//! tell which pages were stored to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +32,7 @@ impl RegionSet {
         self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
     }
 
-    /// Returns true if growth by `gained` bytes takes no disk space yet.
+    /// Returns true if growth by `gained` bytes is to take no disk space until it is stored to.
     pub(super) fn is_to_be_deferred(&self, file: &dyn File, gained: u64) -> bool {
         self.deferred_from.is_some_and(|from| gained > from)
             && !self.for_room.load(Relaxed)

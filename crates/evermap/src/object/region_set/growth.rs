@@ -25,12 +25,13 @@ const POPULATED_BYTES_MAX: u64 = 2 << 20;
 /// Filling 320 MB with nodes of 64 bytes took 5,000 faults and 20 ns a node; with steps that end
 /// anywhere it took 37,000 faults and 32 to 57 ns.
 const HUGE_STEPS_FROM_BYTES: u64 = 4 << 20;
-/// Growth by at least this much is written back while it is being filled; that is in objects from
-/// 256 MiB on. With 320 MB and two threads, filling took a third longer, and the commit gained as
-/// much.
+/// Growth by at least this much is written back while it is being filled: steps of objects from 256
+/// MiB on, and large blocks. With 320 MB and two threads, filling took a third longer, and the
+/// commit gained as much.
 const WRITTEN_BEHIND_BYTES_MIN: u64 = 32 << 20;
-/// A further region has four times the existing chunks up to this many (256 MiB), and as many as
-/// exist above. Few regions open quickly: each costs a mapping and a lock.
+/// Below this many existing chunks (256 MiB), a further region has `RegionPlan::factor` times as
+/// many as exist, and from there on as many as exist. Few regions open quickly: each costs a
+/// mapping and a lock.
 const REGION_FACTOR_SMALL_CHUNKS: u64 = 4096;
 
 impl RegionSet {

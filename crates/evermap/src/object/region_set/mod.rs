@@ -3,7 +3,8 @@
 //! Up to its committed length a region is mapped private. Memory gained since is mapped shared,
 //! directly over the file. The file is reserved first, so a full disk is an error of the allocation
 //! and never a signal. A region grows in place up to its capacity; then the object gets another
-//! region, at least as large as all existing ones together.
+//! region, at least as large as all existing ones together if the store has that many addresses.
+//! Large growth takes no disk space at first, see `deferred`.
 //!
 //! A fork makes gained memory private, see `fork`; the commit writes its pages to the file.
 
@@ -107,7 +108,7 @@ impl RegionSet {
         Ok(region_set)
     }
 
-    /// Maps the regions of an object's last commit private.
+    /// Maps the regions of an object privately, as its last commit has them.
     pub(crate) fn open(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,

@@ -387,7 +387,8 @@ impl Writer {
     /// program must have a fixed address. With `register` false, removes the record of all builds.
     ///
     /// # Errors
-    /// `Unsupported` for a position-independent program.
+    /// `Unsupported` for a position-independent program, and for an object whose root leaves no
+    /// room for the record. `Damaged` and `NewerFormat` for a record that cannot be read.
     pub(crate) fn register_code(&mut self, register: bool) -> Result<()> {
         // In a forked child page 0 is not writable.
         self.engine.check_usable()?;

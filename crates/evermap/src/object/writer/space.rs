@@ -32,8 +32,8 @@ const HOLE_CHUNKS_MIN: usize = 16;
 
 impl Writer {
     /// Punches holes in place of free chunks where at least `chunks_min` of them are adjacent,
-    /// after committing all stores. Returns the number of bytes; 0 while readers of an older commit
-    /// are present, or if the file system has no holes.
+    /// after committing all stores. Returns the number of bytes; 0 while readers are in the way,
+    /// or if the file system has no holes.
     ///
     /// The order matters. First a commit records that these chunks are holes and that their
     /// checksums are unknown. Then the holes are punched and flushed, before any page is taken for
@@ -55,7 +55,9 @@ impl Writer {
         Ok(if self.engine.punch_holes(&holes)? { bytes } else { 0 })
     }
 
-    /// Ends the session, and gives back the unused end of the file and large holes.
+    /// Ends the session. Gives back the unused end of the file and large runs of free chunks if
+    /// that is worthwhile, unless room was reserved. Uncommitted stores must have been rolled back:
+    /// giving chunks back commits.
     pub(crate) fn close(&mut self) -> Result<()> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
@@ -75,8 +77,8 @@ impl Writer {
         self.engine.close()
     }
 
-    /// Commits and gives back all disk space that the object does not need. Returns the number of
-    /// bytes. Readers of older commits keep their pages.
+    /// Commits and gives back the disk space that the object does not need, as far as readers
+    /// permit. Returns the number of bytes. Readers keep their pages.
     pub(crate) fn shrink(&mut self) -> Result<u64> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
