@@ -1,8 +1,10 @@
 //! Names of documents: made from a file's path, and resolved from a user's input.
 //!
 //! A document is named after its file's path: relative to the parent directory of the store if the
-//! file is below it, else absolute. `.` and `..` are removed; symbolic links are not resolved. A
-//! user types such a path, the name itself, or the end of a name if only one document has it.
+//! file is below it, else absolute. `.` and `..` are removed; symbolic links below that directory
+//! are not resolved. The store's own path is resolved, so that all spellings of it lead to the same
+//! names. A user types such a path, the name itself, or the end of a name if only one document has
+//! it.
 //!
 //! An object's name has at most 255 bytes. For a longer path the document stores the whole path,
 //! and the object's name is `//`, the first 32 hexadecimal digits of the path's BLAKE3, `/` and the
@@ -10,6 +12,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use evermap::{Error, Store};
@@ -44,7 +47,7 @@ impl FileName {
         let failed = Failure::source(file);
         let file_path = absolute(file).map_err(failed)?;
         let root = parent_of(directory).map_err(failed)?;
-        let path = file_path.strip_prefix(&root).unwrap_or(&file_path);
+        let path = path_below(&root, &file_path).unwrap_or(&file_path);
         let full = path.to_str().ok_or_else(|| invalid_name(file, "it is not UTF-8"))?;
         if full.is_empty() || full.len() > PATH_BYTES_MAX {
             return Err(invalid_name(file, "it is longer than 4,096 bytes"));
@@ -82,19 +85,46 @@ fn is_shortened(object: &str) -> bool {
     object.starts_with("//")
 }
 
-/// Returns the parent directory of a store. Names of documents are relative to it.
-pub fn parent_of(directory: &Path) -> io::Result<PathBuf> {
-    let mut path = absolute(directory)?;
+/// Returns the parent directory of a store. Names of documents are relative to it. A store has one
+/// parent, even if a symbolic link leads to it.
+fn parent_of(directory: &Path) -> io::Result<PathBuf> {
+    let mut path = canonical(directory)?;
     path.pop();
     Ok(path)
 }
 
 /// Returns the path of a document's file. A relative name is below the store's parent directory.
 pub fn file_of(directory: &Path, name: &str) -> PathBuf {
-    match (directory.file_name(), directory.parent()) {
-        (Some(_), Some(parent)) => parent.join(name),
-        _ => parent_of(directory).unwrap_or_default().join(name),
+    match name.starts_with('/') {
+        true => PathBuf::from(name),
+        false => parent_of(directory).unwrap_or_default().join(name),
     }
+}
+
+/// Returns the path of `file` from the directory `root`, if that is on the file's path by any
+/// spelling. Both are absolute. Costs one `stat` for each part of the path if the spellings differ.
+fn path_below<'a>(root: &Path, file: &'a Path) -> Option<&'a Path> {
+    if let Ok(path) = file.strip_prefix(root) {
+        return Some(path);
+    }
+    let identity =
+        |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let root = identity(root)?;
+    let above: Vec<&Path> = file.ancestors().skip(1).collect();
+    // The outermost one, as if the path began with the root's own spelling.
+    let same = above.into_iter().rev().find(|above| identity(above) == Some(root))?;
+    file.strip_prefix(same).ok()
+}
+
+/// Returns an absolute path without symbolic links. The last parts need not exist.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    fn resolved(path: &Path) -> PathBuf {
+        path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => resolved(parent).join(name),
+            _ => path.to_path_buf(),
+        })
+    }
+    Ok(resolved(&absolute(path)?))
 }
 
 /// Returns an absolute path without `.` and `..`. A `..` after a symbolic link stays, because it

@@ -179,6 +179,52 @@ fn symbolic_links_are_not_resolved() {
 }
 
 #[test]
+fn names_do_not_depend_on_how_the_path_of_the_store_is_spelled() {
+    let place = two_pages();
+    std::fs::create_dir(place.path("links")).unwrap();
+    std::os::unix::fs::symlink("../a", place.path("links/folder")).unwrap();
+    std::os::unix::fs::symlink("../a/store", place.path("b/store")).unwrap();
+    let stores = [
+        "a/store".to_string(),
+        "a/../a/./store".to_string(),
+        "links/folder/store".to_string(),
+        "b/store".to_string(),
+        place.path("b/store").display().to_string(),
+        place.path("links/folder/store").display().to_string(),
+    ];
+    let in_store = |store: &str, arguments: &[&str]| {
+        let mut command = place.bare(&["--store", store]);
+        let ran = Ran::of(command.args(arguments).output().unwrap());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{store} {arguments:?}: {ran:?}");
+        ran.out
+    };
+    in_store("a/store", &["parse", "a/index.html"]);
+    // The file beside the link is another document, and does not replace that of the store.
+    let beside = place.path("b/index.html").display().to_string();
+    for store in &stores {
+        in_store(store, &["parse", "b/index.html"]);
+        assert_eq!(in_store(store, &["ls"]), format!("{beside}\nindex.html\n"), "{store}");
+        let linked = place.path("links/folder/index.html").display().to_string();
+        for path in ["a/index.html", "links/folder/index.html", &linked] {
+            assert!(in_store(store, &["parse", path]).contains("unchanged"), "{store} {path}");
+            assert_eq!(in_store(store, &["query", path, "h1", "--text"]), "first\n", "{store}");
+        }
+        assert_eq!(in_store(store, &["query", "b/index.html", "h1", "--text"]), "second\n");
+    }
+    // A changed file is found by every spelling, and is the same file.
+    for (round, store) in stores.iter().enumerate() {
+        let heading = format!("round {round}");
+        place.file("a/index.html", format!("<h1>{heading}</h1>"));
+        common::set_age(&place.path("a/index.html"), 40 - round as u64);
+        let found = in_store(store, &["query", "a/index.html", "h1", "--text"]);
+        assert_eq!(found.trim_end(), heading, "{store}");
+    }
+    // A new store has the same names as it will have when it exists.
+    in_store("links/folder/new", &["parse", "a/index.html"]);
+    assert_eq!(in_store("a/new", &["ls"]), "index.html\n");
+}
+
+#[test]
 fn a_store_that_is_moved_with_its_files_finds_them() {
     let place = Place::new();
     std::fs::create_dir_all(place.path("site/a")).unwrap();
