@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use evermap_dom::{Document, DocumentKind, ParseError, Source, Tables, html, xml};
@@ -20,6 +21,9 @@ use crate::progress::Progress;
 /// without a new time stamp: the clock behind it ticks every few milliseconds on ext4 and every two
 /// seconds on FAT.
 const STAMP_IS_FINAL_AFTER: Duration = Duration::from_secs(2);
+/// Maximum time that a pipe is waited for until another process opens it for writing, if other
+/// sources follow. Long enough for a process that is started together with this one.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Memory is bounded for sources above this size. Smaller ones need little, whatever they contain.
 const LARGE_SOURCE_BYTES: usize = 16 << 20;
 /// Number of bytes per call of the HTML parser, and the step of the progress bar.
@@ -35,6 +39,7 @@ pub struct Input {
     /// Path that is stored in the document: absolute, or [`STANDARD_INPUT`].
     stored_path: String,
     metadata: Option<Metadata>,
+    waits_for_writer: bool,
 }
 
 impl Input {
@@ -47,6 +52,7 @@ impl Input {
                 is_standard_input: true,
                 stored_path: STANDARD_INPUT.to_string(),
                 metadata: None,
+                waits_for_writer: false,
             });
         }
         let metadata = std::fs::metadata(path).map_err(failed)?;
@@ -66,7 +72,13 @@ impl Input {
             is_standard_input: false,
             stored_path,
             metadata: Some(metadata).filter(Metadata::is_file),
+            waits_for_writer: false,
         })
+    }
+
+    /// Waits for the writer of a pipe without a timeout.
+    pub fn waiting_for_writer(self) -> Input {
+        Input { waits_for_writer: true, ..self }
     }
 
     /// Returns the kind by the file's extension, `None` for other extensions.
@@ -129,7 +141,10 @@ impl Input {
     /// Opens the file. A FIFO that took a file's place fails instead of waiting for a writer.
     fn open(&self) -> io::Result<File> {
         if self.metadata.is_none() {
-            return File::open(&self.path);
+            return match self.waits_for_writer {
+                true => File::open(&self.path),
+                false => open_pipe(&self.path),
+            };
         }
         let no_wait = OFlags::NONBLOCK.bits() as i32;
         let file = File::options().read(true).custom_flags(no_wait).open(&self.path)?;
@@ -150,6 +165,22 @@ impl Input {
             _ => 0,
         }
     }
+}
+
+/// Opens a pipe, or fails after [`WRITER_TIMEOUT`] if no process has opened it for writing.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let (opened, result) = mpsc::channel();
+    let path = path.to_path_buf();
+    // An open that waits cannot be cancelled, so after a timeout this thread stays until the
+    // process ends. An open that does not wait could not tell a missing writer from one that is
+    // done.
+    std::thread::Builder::new().spawn(move || drop(opened.send(File::open(path))))?;
+    result.recv_timeout(WRITER_TIMEOUT).unwrap_or_else(|_| {
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "no process writes to this pipe; start one first, or parse the pipe alone",
+        ))
+    })
 }
 
 /// The contents of a source.

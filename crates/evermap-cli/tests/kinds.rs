@@ -5,8 +5,9 @@
 mod common;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use common::Place;
+use common::{Place, Ran};
 
 #[test]
 fn sources_without_markup_are_refused_with_a_remedy() {
@@ -33,6 +34,69 @@ fn sources_without_markup_are_refused_with_a_remedy() {
         place.ok(&["parse", "--html", name]);
     }
     assert_eq!(place.ok(&["ls"]).lines().count(), inputs.len());
+}
+
+fn fifo(place: &Place, name: &str) -> PathBuf {
+    let path = place.path(name);
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn a_pipe_without_a_writer_does_not_keep_other_files_waiting() {
+    let place = Place::new();
+    place.file("a.html", "<p>a");
+    place.file("b.html", "<p>b");
+    fifo(&place, "pipe.html");
+    let begin = Instant::now();
+    let ran = place.run(&["parse", "--keep-going", "a.html", "pipe.html", "b.html"]);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{ran:?}");
+    assert_eq!(ran.code, 8, "{ran:?}");
+    let says = "cannot read pipe.html: no process writes to this pipe";
+    assert!(ran.err.contains(says) && ran.err.contains("1 of 3 files"), "{ran:?}");
+    assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n");
+    place.file("c.html", "<p>c");
+    place.fails(8, says, &["parse", "c.html", "pipe.html"]);
+    assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n");
+}
+
+#[test]
+fn pipes_with_writers_are_parsed_among_other_files() {
+    let place = Place::new();
+    place.file("a.html", "<p>a");
+    let [early, slow] = ["early.html", "slow.html"].map(|name| fifo(&place, name));
+    let writers = [
+        std::thread::spawn(move || std::fs::write(early, "<p>early").unwrap()),
+        // Is silent for longer than a writer is waited for.
+        std::thread::spawn(move || {
+            let mut pipe = std::fs::File::options().write(true).open(slow).unwrap();
+            std::thread::sleep(Duration::from_millis(1500));
+            std::io::Write::write_all(&mut pipe, b"<p>slow").unwrap();
+        }),
+    ];
+    let parsed = place.run(&["parse", "a.html", "early.html", "slow.html"]);
+    assert_eq!((parsed.code, parsed.err.as_str()), (0, ""), "{parsed:?}");
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    for name in ["a", "early", "slow"] {
+        let found = place.ok(&["query", &format!("{name}.html"), "p", "--text"]);
+        assert_eq!(found.trim_end(), name);
+    }
+}
+
+/// A single pipe is waited for.
+#[test]
+fn a_single_pipe_waits_for_its_writer() {
+    let place = Place::new();
+    let path = fifo(&place, "late.html");
+    let mut command = place.command(&["parse", "late.html"]);
+    let piped = std::process::Stdio::piped;
+    let mut child = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(child.try_wait().unwrap().is_none(), "it did not wait");
+    std::fs::write(path, "<p>late").unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(place.ok(&["query", "late.html", "p", "--text"]), "late\n");
 }
 
 #[test]

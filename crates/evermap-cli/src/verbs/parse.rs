@@ -150,6 +150,8 @@ impl Parse {
                     failures.add(failure)?;
                     continue;
                 }
+                // A pipe among other files must not keep them waiting.
+                Ok(input) if self.files.len() == 1 => input.waiting_for_writer(),
             };
             let (object, file_name) = self.name_of(directory, file)?;
             if let Some(other) = files.insert(object.clone(), file) {
