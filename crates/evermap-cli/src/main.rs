@@ -9,6 +9,7 @@
 
 mod absent;
 mod arguments;
+mod closed_output;
 mod comparison;
 mod completion;
 mod failure;
@@ -31,7 +32,6 @@ mod text;
 mod verbs;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use arguments::{Arguments, Verb};
@@ -69,7 +69,8 @@ fn refuse(mut error: clap::Error, words: &[OsString]) -> ExitCode {
     }
     hints::correct(&mut error, &words, &Arguments::full_command());
     let code = ExitCode::from(error.exit_code() as u8);
-    match error.print().and_then(|()| io::stdout().flush()) {
+    // clap writes to Rust's standard output, which takes a closed one for `/dev/null`.
+    match error.print().and_then(|()| output::check_open()) {
         // A closed stderr leaves no way to report anything.
         Err(source) if !error.use_stderr() => Failure::Output(source).report(),
         _ => code,

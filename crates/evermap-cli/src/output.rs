@@ -5,7 +5,7 @@
 //! closes the pipe, and the command must then end without a message. `println!` would panic
 //! instead.
 
-use std::io::{self, BufWriter, IsTerminal, Stderr, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stderr, Write};
 use std::path::Path;
 
 use rustix::fs::{FileType, Stat, fstat, stat};
@@ -18,13 +18,33 @@ pub use crate::text::{bytes, count, counted, duration, milliseconds, plain, seco
 /// Large enough that a large result takes few writes, small enough for the heap's free lists.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// Standard output without a buffer. Unlike Rust's own it reports that it is closed (`EBADF`).
+pub struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Flushes Rust's standard output, and fails if standard output is closed.
+pub fn check_open() -> io::Result<()> {
+    io::stdout().flush()?;
+    // A write of no bytes changes nothing, but the kernel checks the descriptor.
+    Stdout.write(&[]).map(drop)
+}
+
 /// Buffered standard output. Dropping it loses the buffered bytes: call [`finish`](Output::finish).
 pub struct Output {
     writer: BufWriter<Stream>,
 }
 
 enum Stream {
-    Stdout(StdoutLock<'static>),
+    Stdout(Stdout),
     /// Not locked: other threads draw progress bars there and warn.
     Stderr(Stderr),
 }
@@ -47,7 +67,7 @@ impl Write for Stream {
 
 impl Output {
     pub fn new() -> Output {
-        Output::to(Stream::Stdout(io::stdout().lock()))
+        Output::to(Stream::Stdout(Stdout))
     }
 
     /// Returns the output for the report of a verb that writes its data to `file`: stderr if the

@@ -91,14 +91,14 @@ impl Export {
                         .into(),
                 ));
             }
-            let mut target = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+            let mut target = BufWriter::with_capacity(BUFFER_BYTES, output::Stdout);
             export(&mut target)?;
             return Ok(target.flush()?);
         }
         let failed = Failure::target(&self.file);
         let output = Output::beside(Some(&self.file));
         if output::is_standard_output(&self.file) {
-            let mut target = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+            let mut target = BufWriter::with_capacity(BUFFER_BYTES, output::Stdout);
             let report = export(&mut target)?;
             target.flush()?;
             return self.print_report(&report, output);
