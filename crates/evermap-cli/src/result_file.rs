@@ -2,11 +2,12 @@
 //! an error before the work begins.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use crate::failure::{Failure, parent_directory};
-use crate::output::is_standard_output;
+use crate::names;
+use crate::output::{Stdout, is_standard_output};
 
 /// Checks whether the file can be written later. Leaves no file, and leaves an existing one
 /// unchanged.
@@ -35,11 +36,24 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a file inside a store, where a result could replace a file of the store itself. Follows
+/// symbolic links. `-` is standard output.
+pub fn check_outside_store(directory: &Path, path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let failed = Failure::target(path);
+    let store = names::canonical(directory).map_err(failed)?;
+    match names::canonical(path).map_err(failed)?.starts_with(store) {
+        true => Err(Failure::InsideStore { path: path.into(), store: directory.into() }),
+        false => Ok(()),
+    }
+}
+
 /// Writes a file, replacing an existing one. Appends if the file is standard output.
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_standard_output(path) {
-        let mut stdout = io::stdout().lock();
-        return Ok(stdout.write_all(contents.as_ref()).and_then(|()| stdout.flush())?);
+        return Ok(Stdout.write_all(contents.as_ref())?);
     }
     fs::write(path, contents).map_err(Failure::target(path))
 }

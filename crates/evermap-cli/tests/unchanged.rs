@@ -136,6 +136,102 @@ fn a_failed_write_of_the_output_is_reported_and_undoes_nothing() {
     }
 }
 
+#[test]
+fn results_are_not_written_into_the_store() {
+    let place = place();
+    let object = format!("store/objects/{}", place.uuid("a.html"));
+    std::os::unix::fs::symlink("store/objects", place.path("objects")).unwrap();
+    std::os::unix::fs::symlink(&object, place.path("picture.svg")).unwrap();
+    std::os::unix::fs::symlink("store", place.path("linked")).unwrap();
+    let through_link = object.replace("store/", "objects/../");
+    let targets = [
+        object.as_str(),
+        "store/catalog",
+        "store/new",
+        "objects/new",
+        "picture.svg",
+        &through_link,
+    ];
+    let before = common::contents(&place.store());
+    for target in targets {
+        for store in ["store", "linked"] {
+            for verb in [
+                &["store", "map", "b.html", "--svg", target][..],
+                &["store", "export", "b.html", target, "--force"],
+                &["store", "export", "b.html", target],
+            ] {
+                let ran = Ran::of(place.bare(&["-s", store]).args(verb).output().unwrap());
+                ran.failed(2, "is inside store");
+            }
+        }
+    }
+    assert_eq!(common::contents(&place.store()), before);
+    // A file beside the store whose name begins like the store's is no file of the store.
+    place.ok(&["store", "map", "b.html", "--svg", "store.svg"]);
+    place.ok(&["store", "export", "b.html", "store.object"]);
+}
+
+/// Runs the program with a standard output that is closed.
+fn with_closed_output(place: &Place, arguments: &[&str]) -> Ran {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_evermap")]);
+    command.env_clear().env("HOME", place.path("")).current_dir(place.path(""));
+    Ran::of(command.arg("--store").arg(place.store()).args(arguments).output().unwrap())
+}
+
+#[test]
+fn a_closed_output_is_an_error_of_verbs_that_write_to_it() {
+    let place = place();
+    let says = "Bad file descriptor";
+    place.file("new.html", "<p>new");
+    with_closed_output(&place, &["parse", "new.html"]).failed(10, says);
+    assert!(contents(&place).contains_key("new.html"), "as with any output that fails");
+    for verb in [
+        &["query", "a.html", "p"][..],
+        &["query", "a.html", "p", "--json"],
+        &["ls"],
+        &["info", "a.html"],
+        &["store", "map", "a.html", "--svg", "-"],
+        &["store", "export", "a.html", "-"],
+        &["store", "check"],
+        &["completions", "bash"],
+        &["--help"],
+        &["query", "--help"],
+        &["--version"],
+    ] {
+        let ran = with_closed_output(&place, verb);
+        assert!(ran.code > 1, "{verb:?}: {ran:?}");
+        ran.failed(ran.code, says);
+    }
+    // A command that is started finds its output closed, too.
+    let exec = ["sandbox", "exec", "--", "/bin/echo", "text"];
+    match place.run(&exec) {
+        Ran { code: 0, .. } => assert_ne!(with_closed_output(&place, &exec).code, 0),
+        other => eprintln!("SKIPPED: no command can be confined here: {other:?}"),
+    }
+    // Verbs that print nothing need no output.
+    for quiet in [&["mv", "b.html", "c.html"][..], &["rm", "c.html"]] {
+        let ran = with_closed_output(&place, quiet);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{quiet:?}");
+    }
+}
+
+#[test]
+fn an_output_that_is_dev_null_is_no_error() {
+    let place = place();
+    // Service managers and Python's `subprocess.DEVNULL` open it for reading and writing.
+    for read in [false, true] {
+        let null = std::fs::File::options().read(read).write(true).open("/dev/null").unwrap();
+        let ran = Ran::of(place.command(&["query", "a.html", "p"]).stdout(null).output().unwrap());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    }
+    let closed_input = "exec \"$@\" <&-";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", closed_input, "sh", env!("CARGO_BIN_EXE_evermap")]);
+    command.current_dir(place.path("")).arg("--store").arg(place.store()).arg("ls");
+    assert_eq!(Ran::of(command.output().unwrap()).out, "a.html\nb.html\n");
+}
+
 /// The report of `parse` is complete before the commit, except for the file's size. A failure to
 /// read that size afterwards does not fail the call.
 #[test]

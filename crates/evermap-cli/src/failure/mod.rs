@@ -121,6 +121,12 @@ pub enum Failure {
         path.display()
     )]
     FileExists { path: PathBuf },
+    /// A result would be written into the store's directory.
+    #[error(
+        "cannot write {}: it is inside store {}, and could replace a file of the store; name a file elsewhere",
+        path.display(), store.display()
+    )]
+    InsideStore { path: PathBuf, store: PathBuf },
     #[cfg(feature = "view")]
     #[error("{}", messages::page(.0))]
     Page(#[from] evermap_view::ViewError),
@@ -261,7 +267,7 @@ impl Failure {
             Failure::NotAnExport { .. } => 5,
             Failure::StoreExists { .. } | Failure::FileExists { .. } => 9,
             Failure::TargetNotDirectory { .. } => 9,
-            Failure::GuestName { .. } => 2,
+            Failure::GuestName { .. } | Failure::InsideStore { .. } => 2,
             Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
             Failure::ProcessDenied { .. } => 6,
             Failure::Source { source, .. } => codes::io(source, 8),

@@ -15,6 +15,7 @@ use crate::completion::objects;
 use crate::failure::{Failure, parent_directory};
 use crate::names;
 use crate::output::{self, Output};
+use crate::result_file;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// Begins the name of a file that is being written.
@@ -25,7 +26,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// Write one object to a file, for another store or machine
 ///
 /// Writes the object's last commit, and compares each page with its checksum. The object may be in
-/// use. The file appears only when it is complete.
+/// use. The file appears only when it is complete. It cannot be inside the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -95,6 +96,7 @@ impl Export {
             export(&mut target)?;
             return Ok(target.flush()?);
         }
+        result_file::check_outside_store(directory, &self.file)?;
         let failed = Failure::target(&self.file);
         let output = Output::beside(Some(&self.file));
         if output::is_standard_output(&self.file) {

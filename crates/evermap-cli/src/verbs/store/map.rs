@@ -29,7 +29,8 @@ pub struct Map {
     /// Name of the object; `evermap ls` lists the names
     #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
-    /// Write an SVG picture to FILE, replacing an existing file; `-` is standard output
+    /// Write an SVG picture to FILE outside the store, replacing an existing file; `-` is standard
+    /// output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw with more detail: an SVG twice as wide, a terminal's whole width and twice the lines
@@ -45,6 +46,9 @@ pub struct Map {
 
 impl Map {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        if let Some(file) = &self.svg {
+            result_file::check_outside_store(directory, file)?;
+        }
         let name = names::resolve_closed(directory, &self.name)?;
         let map = tools::map(directory, &name)?;
         let mut output = Output::new();

@@ -16,7 +16,8 @@ use serde::Serialize;
 use super::common::Visiting;
 use crate::completion::objects;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
+use crate::result_file;
 
 /// Rows that are painted and written at a time.
 const ROWS: u32 = 256;
@@ -103,6 +104,9 @@ pub struct Sizes {
 impl Render {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let start = Instant::now();
+        if let Some(file) = &self.output {
+            result_file::check_outside_store(directory, file)?;
+        }
         let layout = self.visiting.layout();
         let there = Store::open(directory);
         let target = self.visiting.finder(directory).find(&self.page, there.as_ref().ok())?;
@@ -173,7 +177,7 @@ impl Render {
     ) -> Result<(), Failure> {
         let failed = Failure::target(path);
         let target: Box<dyn Write> = match path == Path::new("-") {
-            true => Box::new(io::stdout().lock()),
+            true => Box::new(output::Stdout),
             false => Box::new(File::create(path).map_err(failed)?),
         };
         let mut encoder = png::Encoder::new(BufWriter::new(target), width, height);
@@ -228,7 +232,7 @@ impl Render {
 
 fn eprintln_quietly(line: &str) {
     // An error is ignored: stderr is closed.
-    let _ = writeln!(io::stderr(), "{}", crate::output::plain(line));
+    let _ = writeln!(io::stderr(), "{}", output::plain(line));
 }
 
 fn rows(
