@@ -12,6 +12,7 @@ mod arguments;
 mod closed_output;
 mod comparison;
 mod completion;
+mod damage;
 mod failure;
 mod help;
 mod hints;

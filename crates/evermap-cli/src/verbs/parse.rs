@@ -13,6 +13,7 @@ use evermap_dom::{Document, DocumentKind, NewDocument, NewNamed};
 use serde::{Deserialize, Serialize};
 
 use super::ls::kind_name;
+use crate::damage;
 use crate::failure::Failure;
 use crate::limits::SOURCE_MIB;
 use crate::names::{self, FileName};
@@ -22,7 +23,8 @@ use crate::source::Input;
 /// Parse documents into the store
 ///
 /// Makes the store if it does not exist. All files of one call become visible together, durably,
-/// after all of them were parsed. A file that has not changed since it was parsed is skipped.
+/// after all of them were parsed. A file that has not changed since it was parsed is skipped,
+/// unless its stored document is damaged.
 ///
 /// A document is named after its file's path, relative to the parent directory of the store if the
 /// file is below it.
@@ -148,10 +150,10 @@ impl Parse {
                 Ok(input) => input,
                 Err(failure) => {
                     failures.add(failure)?;
-                    continue;
-                }
                 // A pipe among other files must not keep them waiting.
                 Ok(input) if self.files.len() == 1 => input.waiting_for_writer(),
+                    continue;
+                }
             };
             let (object, file_name) = self.name_of(directory, file)?;
             if let Some(other) = files.insert(object.clone(), file) {
@@ -185,11 +187,21 @@ impl Parse {
         let Job { object, file_name, input } = job;
         let name = file_name.clone().unwrap_or_else(|| object.clone());
         let kind = self.kind_asked().or_else(|| input.kind_by_name());
-        let old = self.old(store, &object, kind)?;
-        if let Some(old) = &old {
-            self.refuse_other_source(&object, file_name.as_deref(), &input, old)?;
-            if input.is_source_of(old) {
-                return Done::unchanged(name, object, old);
+        let mut old = self.old(store, &object, kind)?;
+        if let Some(stored) = &old {
+            self.refuse_other_source(&object, file_name.as_deref(), &input, stored)?;
+            match damage::check(stored) {
+                Ok(()) if input.is_source_of(stored) => {
+                    return Done::unchanged(name, object, stored);
+                }
+                Ok(()) => {}
+                Err(Error::Damaged { path, what, .. }) => {
+                    let path = path.display();
+                    let how = format!("{path} is damaged ({what}); its source is parsed again");
+                    output::warn(&format!("document `{name}`: {how}"));
+                    old = None;
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let start = Instant::now();

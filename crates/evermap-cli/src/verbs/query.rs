@@ -13,15 +13,11 @@ use evermap_dom::{Document, Dom, NodeRef, Selector};
 use serde::Serialize;
 
 use crate::completion::objects;
+use crate::damage;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
 use crate::stale::{self, Stale};
-
-/// Largest document that each query compares with its checksums. With its page faults the
-/// comparison costs some 1 us per page of 4 KiB: up to 0.3 ms, and 15 to 20 ms for a document of
-/// 64 MB.
-const VERIFIED_BYTES_MAX: u64 = 1 << 20;
 
 /// Print the elements of a document that match a CSS selector
 ///
@@ -118,8 +114,9 @@ impl Query {
         let start = Instant::now();
         let store = Store::open(directory)?;
         let document = self.open(&store, directory)?;
-        if self.verify || document.block_bytes() <= VERIFIED_BYTES_MAX {
-            document.verify_bytes(document.block())?;
+        match self.verify {
+            true => damage::check_all(&document)?,
+            false => damage::check(&document)?,
         }
         let dom = document
             .dom()
