@@ -170,18 +170,21 @@ struct Note<'a> {
 }
 
 impl<'a> Note<'a> {
+    /// Returns the offset of the note after a block, if there is one. Its head is in `block`.
+    fn start(block: &[u8]) -> Option<usize> {
+        let length = block.get(BLOCK_BYTES_OFFSET..BLOCK_BYTES_OFFSET + 8)?;
+        let start = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
+        let head = block.get(start..start.checked_add(NOTE_HEAD_BYTES)?)?;
+        (head[..8] == NOTE_MAGIC).then_some(start)
+    }
+
     /// Returns the note after a block, if there is one. Checks all lengths.
     fn after(block: &'a [u8]) -> Option<Note<'a>> {
         let word = |at: usize| -> Option<usize> {
             let bytes = block.get(at..at.checked_add(4)?)?;
             Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
         };
-        let length = block.get(BLOCK_BYTES_OFFSET..BLOCK_BYTES_OFFSET + 8)?;
-        let start = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
-        let head = block.get(start..start.checked_add(NOTE_HEAD_BYTES)?)?;
-        if head[..8] != NOTE_MAGIC {
-            return None;
-        }
+        let start = Note::start(block)?;
         let (name_bytes, path_bytes) = (word(start + 8)?, word(start + 12)?);
         let name_start = start + NOTE_HEAD_BYTES;
         let path_start = name_start.checked_add(name_bytes)?;
@@ -249,6 +252,39 @@ impl Document {
     /// ```
     pub fn set_modified(mut document: Mut<'_, Document>, modified_ns: u64) {
         document.fields().source.modified_ns = modified_ns;
+    }
+
+    /// Sets the path of the document's source; the first 510 bytes are kept. The document stays
+    /// unchanged, and keeps its name.
+    ///
+    /// ```
+    /// use evermap_dom::{Document, NewDocument, NewNamed, Source, html};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::open_or_create(directory.path().join("store"))?;
+    /// let tables = html::parse("<p>text", &Default::default())?;
+    /// let source = Source { path: "/a.html".into(), size_bytes: 7, modified_ns: 0, hash: [0; 32] };
+    /// let document = NewDocument { tables: &tables, source: &source };
+    /// store.create::<Document, _>("a", NewNamed { document, name: "a.html" })?;
+    /// let mut session = store.write::<Document>("a")?;
+    /// Document::set_source_path(session.root_mut(), "/b.html");
+    /// session.commit()?;
+    /// session.close()?;
+    /// let document = store.read::<Document>("a")?;
+    /// assert_eq!(document.source().path, "/b.html");
+    /// assert_eq!(document.file_name(), Some("a.html"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_source_path(mut document: Mut<'_, Document>, path: &str) {
+        let mut fields = document.fields();
+        let path = truncated(path, PATH_BYTES_MAX).as_bytes();
+        fields.source.path[..path.len()].copy_from_slice(path);
+        fields.source.path[path.len()..].fill(0);
+        fields.source.path_length = path.len() as u16;
+        // A note without a path leaves that to the root.
+        if let Some(start) = Note::start(&fields.block) {
+            fields.block.as_mut_slice()[start + 12..start + NOTE_HEAD_BYTES].fill(0);
+        }
     }
 
     /// Returns the document's source.
