@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::help;
 use crate::store_path::default_store;
 use crate::verbs::{
-    Bench, Completions, Copy, Demo, Generate, Info, Lane, Load, Ls, Mv, Parse, Query, ReceiveFile,
-    Rm, Sandbox, SendFile, Store, StoreVerb,
+    Bench, Completions, Copy, Demo, Freeze, Generate, Info, Lane, Load, Ls, Mv, Parse, Query,
+    ReceiveFile, Rm, Sandbox, SendFile, Store, StoreVerb,
 };
 
 #[cfg(feature = "view")]
@@ -61,6 +61,7 @@ pub enum Verb {
     Ls(Ls),
     Info(Info),
     Mv(Mv),
+    Freeze(Freeze),
     Rm(Rm),
     Store(Store),
     /// Old spelling of a verb of `store`, without that word. Hidden.

@@ -53,7 +53,7 @@ const GROUPS: [Group; 7] = [
     Group {
         heading: "Documents",
         uses_store: true,
-        verbs: &["parse", "query", "ls", "info", "mv", "rm"],
+        verbs: &["parse", "query", "ls", "info", "mv", "freeze", "rm"],
     },
     Group { heading: "Stores", uses_store: true, verbs: &["store"] },
     Group { heading: "Files", uses_store: false, verbs: &["copy", "send", "receive", "bench"] },

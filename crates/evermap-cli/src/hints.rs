@@ -8,10 +8,11 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Words of other programs, and the verbs that do the same.
-const SYNONYMS: [(&[&str], &str); 9] = [
+const SYNONYMS: [(&[&str], &str); 10] = [
     (&["delete", "remove", "del", "erase", "unlink"], "rm"),
     (&["list", "dir"], "ls"),
     (&["rename", "move"], "mv"),
+    (&["pin", "detach"], "freeze"),
     (&["show", "stat", "describe", "inspect"], "info"),
     (&["get", "search", "find", "select", "grep", "cat"], "query"),
     (&["add", "put", "insert", "index", "ingest"], "parse"),

@@ -86,6 +86,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Info(info) => info.run(&arguments.store()?),
         Verb::Rm(rm) => rm.run(&arguments.store()?),
         Verb::Mv(mv) => mv.run(&arguments.store()?),
+        Verb::Freeze(freeze) => freeze.run(&arguments.store()?),
         Verb::Store(store) => store.verb.run(&arguments.store()?),
         Verb::OldSpelling(verb) => verb.run(&arguments.store()?),
         #[cfg(feature = "view")]

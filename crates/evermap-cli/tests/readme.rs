@@ -49,12 +49,13 @@ fn the_example_continues_from_the_last_run() {
 }
 
 /// Verbs without subcommands that every build has.
-const VERBS: [&str; 44] = [
+const VERBS: [&str; 45] = [
     "parse",
     "query",
     "ls",
     "info",
     "mv",
+    "freeze",
     "rm",
     "store check",
     "store audit",

@@ -358,3 +358,121 @@ fn a_query_that_waits_for_a_refresh_says_for_which_process() {
         |holder: &String| told.contains(&format!("evermap: waiting up to 30 s for {holder}, "));
     assert!(holders.iter().any(is_told) && told.contains("`--stale use`"), "{told}");
 }
+
+#[test]
+fn parse_replaces_a_damaged_document_whose_source_has_not_changed() {
+    let place = Place::new();
+    place.file("page.html", "<h1>one</h1><p>paragraph</p>");
+    place.ok(&["parse", "page.html"]);
+    // With an equal time stamp, and with an equal hash only.
+    for age_s in [60, 50] {
+        damage(&place, "page.html", b"paragraph");
+        place.fails(5, "evermap parse --force", &QUERY);
+        set_age(&place.path("page.html"), age_s);
+        let ran = place.run(&["parse", "page.html"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(!ran.out.contains("unchanged"), "{ran:?}");
+        assert!(ran.err.contains("`page.html`") && ran.err.contains("is damaged"), "{ran:?}");
+        assert_eq!(place.ok(&QUERY), "one\n");
+        assert!(place.ok(&["parse", "page.html"]).contains("unchanged"));
+    }
+    assert!(place.ok(&["store", "check"]).contains("nothing found"));
+}
+
+#[test]
+fn a_damaged_document_stays_if_its_source_cannot_be_parsed_again() {
+    let place = Place::new();
+    place.file("feed.xml", "<a><b>paragraph</b></a>");
+    place.ok(&["parse", "feed.xml"]);
+    damage(&place, "feed.xml", b"paragraph");
+    place.file("feed.xml", "<a><b>");
+    let ran = place.run(&["parse", "feed.xml"]);
+    assert_eq!(ran.code, 8, "{ran:?}");
+    assert!(ran.err.contains("is damaged") && ran.err.contains("cannot parse"), "{ran:?}");
+    place.fails(5, "is damaged", &["query", "feed.xml", "b", "--stale", "use"]);
+}
+
+/// Only `evermap freeze` and a document without a source file end that.
+#[test]
+fn a_renamed_imported_restored_or_copied_document_follows_its_source_until_it_is_frozen() {
+    let place = place();
+    place.ok(&["store", "export", "page.html", "page.object"]);
+    place.ok(&["store", "import", "page.object", "imported"]);
+    place.ok(&["store", "import", "page.object", "kept"]);
+    place.ok(&["store", "backup", "backup"]);
+    place.ok(&["mv", "page.html", "renamed"]);
+    place.ok(&["freeze", "kept"]);
+    let in_store = |store: &str, arguments: &[&str]| {
+        let mut command = place.bare(&["--store", store]);
+        Ran::of(command.args(arguments).output().unwrap())
+    };
+    for store in ["followed", "frozen"] {
+        assert_eq!(in_store(store, &["store", "restore", "backup"]).code, 0);
+    }
+    let frozen = in_store("frozen", &["freeze", "--all"]);
+    assert_eq!((frozen.code, frozen.out.as_str(), frozen.err.as_str()), (0, "", ""), "{frozen:?}");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([place.store(), place.path("copied")])
+        .status();
+    assert!(copied.unwrap().success());
+    change(&place, "<h1>two</h1>", 50);
+    let heading = |store: &str, name: &str| {
+        let ran = in_store(store, &["query", name, "h1", "--text", "--stale", "auto"]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{store} {name}: {ran:?}");
+        ran.out.trim_end().to_string()
+    };
+    for (store, name, expected) in [
+        ("copied", "renamed", "two"),
+        ("copied", "kept", "one"),
+        ("store", "renamed", "two"),
+        ("store", "imported", "two"),
+        ("store", "kept", "one"),
+        ("followed", "page.html", "two"),
+        ("followed", "kept", "two"),
+        ("frozen", "page.html", "one"),
+        ("frozen", "imported", "one"),
+    ] {
+        assert_eq!(heading(store, name), expected, "{store} {name}");
+    }
+    // A frozen document has its old name, also as the path of its file, and no source to compare.
+    assert_eq!(in_store("frozen", &["query", "./page.html", "h1", "--stale", "fail"]).code, 0);
+    assert_eq!(place.info("kept")["source"]["standing"], "none");
+    // `parse` of the file replaces it, and the new document follows the file.
+    assert_eq!(in_store("frozen", &["parse", "page.html"]).code, 0);
+    change(&place, "<h1>three</h1>", 40);
+    assert_eq!(heading("frozen", "page.html"), "three");
+}
+
+#[test]
+fn freeze_reports_names_that_are_no_documents_and_freezes_the_others() {
+    let place = place();
+    let ran = place.run(&["freeze", "gone", "page.html"]);
+    ran.failed(3, "`gone`");
+    assert_eq!(place.info("page.html")["source"]["standing"], "none");
+    // A second time changes nothing.
+    let before = common::contents(&place.store());
+    place.ok(&["freeze", "--all"]);
+    place.ok(&["freeze", "page.html"]);
+    assert_eq!(common::contents(&place.store()), before);
+    assert_eq!(place.run(&["freeze"]).code, 2);
+    assert!(place.ok(&["store", "check"]).contains("nothing found"));
+}
+
+/// The path of the source is too long for the root of the document.
+#[test]
+fn a_document_with_a_long_path_can_be_frozen() {
+    let place = Place::new();
+    let folder = ["directory-with-a-long-name"; 30].join("/");
+    std::fs::create_dir_all(place.path(&folder)).unwrap();
+    let name = format!("{folder}/index.html");
+    place.file(&name, "<h1>one</h1>");
+    place.ok(&["parse", &name, "--name", "short"]);
+    place.ok(&["parse", &name]);
+    place.ok(&["freeze", &name, "short"]);
+    place.file(&name, "<h1>changed</h1>");
+    for name in [&name, "short"] {
+        assert_eq!(place.ok(&["query", name, "h1", "--text"]), "one\n");
+    }
+    assert_eq!(place.ok(&["ls"]), format!("{name}\nshort\n"));
+}

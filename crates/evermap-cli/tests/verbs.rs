@@ -276,9 +276,20 @@ fn help_lists_every_verb_and_every_exit_code() {
         let own = place.ok(&[words, &["--help"]].concat());
         assert!(own.contains(&format!("Usage: evermap {}", words.join(" "))), "{own}");
     };
-    for verb in
-        ["parse", "query", "ls", "info", "rm", "mv", "store", "copy", "lane", "demo", "completions"]
-    {
+    for verb in [
+        "parse",
+        "query",
+        "ls",
+        "info",
+        "rm",
+        "mv",
+        "freeze",
+        "store",
+        "copy",
+        "lane",
+        "demo",
+        "completions",
+    ] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
         own_help(&[verb]);
     }

@@ -13,6 +13,8 @@ use crate::names;
 ///
 /// Processes that have the object open are not affected. An existing object is not replaced. Guest
 /// objects cannot be renamed, because a guest finds its object by the name.
+///
+/// A renamed document still follows its source file; `evermap freeze` ends that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

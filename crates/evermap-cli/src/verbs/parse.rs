@@ -27,7 +27,10 @@ use crate::source::Input;
 /// unless its stored document is damaged.
 ///
 /// A document is named after its file's path, relative to the parent directory of the store if the
-/// file is below it.
+/// file is below it. It follows the file: queries parse a changed file again. A document from
+/// standard input has no file to follow, and `evermap freeze` makes others stay as they are.
+///
+/// A pipe that no process writes to is waited for, but for one second only among several files.
 ///
 /// The type is detected by the file's extension, else by its content: text that begins with an XML
 /// declaration is XML, other text with tags is HTML. Other files are refused without --html or
@@ -147,11 +150,11 @@ impl Parse {
         let mut jobs = Vec::with_capacity(self.files.len());
         for file in &self.files {
             let input = match Input::from_path(file) {
+                // A pipe among other files must not keep them waiting.
+                Ok(input) if self.files.len() == 1 => input.waiting_for_writer(),
                 Ok(input) => input,
                 Err(failure) => {
                     failures.add(failure)?;
-                // A pipe among other files must not keep them waiting.
-                Ok(input) if self.files.len() == 1 => input.waiting_for_writer(),
                     continue;
                 }
             };

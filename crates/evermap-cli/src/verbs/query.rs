@@ -24,6 +24,9 @@ use crate::stale::{self, Stale};
 /// Prints each match in document order as outer HTML (XML for an XML document), followed by a line
 /// feed. Exits with 1 if nothing matched.
 ///
+/// If the document's source file has changed, the query parses it again first; see --stale and
+/// `evermap freeze`.
+///
 /// A name without a prefix matches elements of any namespace. Declare prefixes for selectors such
 /// as `tv|programme > tv|title` with --namespace.
 #[derive(Debug, clap::Args)]

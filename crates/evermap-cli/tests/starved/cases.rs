@@ -93,6 +93,7 @@ pub const CASES: &[Case] = &[
     case(&["store", "stats"], &["b.html", "--json"]),
     case(&["rm"], &["b.html"]),
     case(&["mv"], &["b.html", "c.html"]),
+    case(&["freeze"], &["b.html"]),
     case(&["store", "check"], &["--repair"]),
     case(&["store", "audit"], &["b.html"]),
     case(&["store", "backup"], &["other-backup"]),

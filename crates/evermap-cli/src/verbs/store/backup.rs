@@ -16,6 +16,8 @@ use crate::progress::ToolProgress;
 /// Copies the last commit of each object and of the catalog. The copy appears only when it is
 /// complete. It is a store itself: open it with `--store DEST`. On file systems that can share
 /// blocks it takes no space.
+///
+/// Queries in a backup do not parse changed sources again. Those in a copy by other means do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

@@ -186,6 +186,8 @@ fn closed_pipe(error: tools::Error) -> Failure {
 /// Makes the store if it does not exist. The object keeps its addresses if they belong to this
 /// store and are free. Otherwise it gets others, and its pointers are rewritten as by `evermap
 /// store rebase`.
+///
+/// An imported document still follows its source file; `evermap freeze` ends that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

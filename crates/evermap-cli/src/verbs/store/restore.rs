@@ -14,6 +14,9 @@ use crate::progress::ToolProgress;
 ///
 /// Checks the backup, copies it next to the store's path, and renames the copy in one step. The
 /// backup is not changed.
+///
+/// The restored documents follow their source files: a query parses a file that has changed since
+/// the backup again. `evermap freeze --all` keeps the versions of the backup.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
