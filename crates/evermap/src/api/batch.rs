@@ -256,7 +256,8 @@ impl Batch {
     ///
     /// # Errors
     /// `AlreadyExists` if another process took a name since, `Busy` if an object to be replaced is
-    /// open for writing, `DiskFull`. After an error, no object was added or replaced.
+    /// open for writing, `DiskFull`: no object was added or replaced. After `DurabilityUnknown`,
+    /// which a failed flush causes, that is unknown.
     pub fn commit(mut self) -> Result<()> {
         let directory = &self.inner.directory;
         at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;

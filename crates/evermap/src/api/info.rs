@@ -22,7 +22,7 @@ pub struct ObjectInfo {
     pub file_bytes: u64,
     /// First address.
     pub base_address: u64,
-    /// Address ranges, with the bytes of each that the file holds.
+    /// First address of each region, and the bytes of it that the file holds.
     pub regions: Vec<(u64, u64)>,
     /// Number of the last commit.
     pub sequence: u64,

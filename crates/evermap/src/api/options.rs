@@ -8,7 +8,7 @@ use crate::address::Window;
 use crate::commit::WriteOptions;
 use crate::storage::{Disk, Storage};
 
-/// Default size of a new store's first arena, in bytes of addresses.
+/// Default size of an arena, in bytes of addresses.
 pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
 
 /// Amount of checking when an object is opened.
@@ -82,15 +82,16 @@ impl Options {
         Options::default()
     }
 
-    /// Sets the part of the address space in which a *new* store takes its arena. An existing store
-    /// keeps its arena.
+    /// Sets the part of the address space in which a store takes a *new* arena: when it is created,
+    /// and when its arenas are used up. Existing arenas stay where they are.
     pub fn window(mut self, window: Window) -> Options {
         self.window = window;
         self
     }
 
-    /// Sets the size of a new store's first arena, rounded up to 1 GiB. The store takes another
-    /// arena when this one is used up. Addresses cost nothing until something is mapped there.
+    /// Sets the size of each new arena, rounded up to 1 GiB. A store takes its first arena when it
+    /// is created, and another one when its arenas are used up. Addresses cost nothing until
+    /// something is mapped there.
     pub fn arena_bytes(mut self, bytes: u64) -> Options {
         self.arena_bytes = bytes.max(1).next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
         self

@@ -127,12 +127,13 @@ impl Store {
         Batch::new(&self.home, self.application)
     }
 
-    /// Opens the last commit of an object for reading. Never waits, even if another process is
-    /// writing the object.
+    /// Opens the last commit of an object for reading. Does not wait for a session of another
+    /// process that writes the object.
     ///
     /// # Errors
     /// `NotFound`, `SchemaMismatch` if the root is not a `T`, `Busy` while this process has the
-    /// object open for writing, `Damaged`, `LogMissing`, `AddressTaken`.
+    /// object open for writing, `OtherApplication`, `OtherKind` for a guest object, `Damaged`,
+    /// `LogMissing`, `AddressTaken`.
     pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
         self.home.run(Use::Read, |inner| Snapshot::open(inner, name, self.application))
     }
@@ -171,8 +172,8 @@ impl Store {
     /// Like [`create_raw`](Store::create_raw), and reserves room for a block of `bytes`, or many
     /// smaller ones: allocated disk space, and addresses for twice as much. Costs the same three
     /// flushes. A later [`RawSession::reserve`](crate::RawSession::reserve) would cost up to five
-    /// more. The object's first session keeps the room, used or not. Later sessions release what is
-    /// free, as [`reserve`](crate::RawSession::reserve) describes.
+    /// more. The object's first session keeps the room, used or not. Closing a later session may
+    /// release what is still free, as after [`reserve`](crate::RawSession::reserve).
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -270,7 +271,7 @@ impl Store {
     /// Removes an object, durably. Snapshots of it stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Busy` if the object is open for writing.
+    /// `NotFound`, `InvalidName`, `Busy` if the object is open for writing.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.home.run(Use::Change, |inner| inner.remove(name))
     }

@@ -3,8 +3,8 @@
 //! A [`DaxFile`] is a [`DiskFile`] whose writes are non-temporal stores through a mapping of the
 //! file made with `MAP_SYNC`. Such a mapping guarantees that the metadata of every writable page is
 //! durable, so bytes are durable once the processor's write buffers are drained: a store fence is
-//! the whole flush. **Every write is durable when it returns**, and a commit makes no system call
-//! except one for the file's length.
+//! the whole flush. **Every write is durable when it returns**, and makes no system call except one
+//! for the file's length, unless its pages are written for the first time.
 //!
 //! Changes that bypass this mapping have to be flushed by the kernel, through `sync_data`: lengths,
 //! reservations, and the stores into fresh memory that the address layer maps shared. Those are

@@ -8,7 +8,8 @@
 //!   are held through a separate description, which is never mapped.
 //! - **Exclusive to this process** (a writer's lock): held by a mapping that no child inherits and
 //!   for which no descriptor is open. It ends when this process unmaps it or dies, however its
-//!   children were created.
+//!   children were created. On file systems where a mapping does not hold locks, a descriptor that
+//!   forked children close holds it.
 //! - **Left to children** (a snapshot's lock): never released explicitly. It ends when the last
 //!   process has unmapped and closed the file.
 

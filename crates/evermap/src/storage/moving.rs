@@ -1,6 +1,7 @@
-//! Copies a file's contents inside the kernel, through the page cache and in small pieces.
+//! Copies a file's contents by sharing its blocks, or inside the kernel, through the page cache and
+//! in small pieces.
 //!
-//! The user of the copy decides the choice of methods: a writer that maps it and stores to single
+//! The choice of methods suits the user of the copy: a writer that maps it and stores to single
 //! pages. A written page belongs to a folio, and the larger the folio, the more a commit of one
 //! page costs. A folio is as large as the write that created it: 64 KiB here, because
 //! `copy_file_range` and `sendfile` move bytes through a pipe of that size within the kernel (they
@@ -21,10 +22,10 @@ use crate::error::{Error, Result};
 const ENGINES: [EngineKind; 4] =
     [EngineKind::Reflink, EngineKind::CopyFileRange, EngineKind::Sendfile, EngineKind::ReadWrite];
 
-/// Copies the first `length` bytes of `source` into the empty `target`, and no more: the writer has
-/// just reserved the space after them. Shared blocks are refused, because the source would be
-/// flushed first, and a store into memory mapped over a shared block needs a new block, which a
-/// full disk refuses with a signal.
+/// Copies the first `length` bytes of `source` into the empty `target`, and shares blocks if the
+/// file system can. Copies no more than that: memory that grows after these bytes is mapped over
+/// the file, and a store into a shared block would need a new block, which a full disk refuses with
+/// a signal.
 ///
 /// Returns `DiskFull` before the first byte is written if the copy does not fit, and false
 /// if the kernel cannot copy between the two.

@@ -7,8 +7,8 @@
 //!
 //! Invariants. The file is read and written under an exclusive lock on a separate lock file, which
 //! is never replaced. It is a kernel lock, so it ends with its holder. Entries are appended, or the
-//! whole file is replaced by rename. A kill leaves at most a torn last line, which readers skip and
-//! the next append terminates. A store is recorded before it has a catalog, and counts as existing
+//! whole file is replaced by rename. A kill leaves at most a torn last line, which the next append
+//! terminates. Readers skip it, or take it for the arena of a store with a shorter path. A store is recorded before it has a catalog, and counts as existing
 //! while it has its directory `objects`, which is created before the store asks for an arena.
 
 use std::collections::HashSet;
@@ -150,7 +150,8 @@ impl ArenaRegistry {
         self.entries.iter().map(|entry| (entry.base, entry.length)).collect()
     }
 
-    /// Removes the entries of a store, because another one is created in its directory.
+    /// Removes the entries of a store, because another one is created in its directory, or because
+    /// its arenas are recorded anew.
     pub(in crate::api) fn remove(&mut self, store: &Path) {
         self.retain(|entry| entry.store != store);
     }
@@ -158,8 +159,9 @@ impl ArenaRegistry {
     /// Removes the entries of deleted stores. A store that cannot be checked in time counts as
     /// existing.
     ///
-    /// Takes a microsecond per store. Done only when no other place is left, because a missing
-    /// store may have been moved, or may be on a disk that will be mounted again.
+    /// Takes a microsecond per store. Done only when no other place is left, and once for every
+    /// [`SWEEP_EVERY`] entries, because a missing store may have been moved, or may be on a disk
+    /// that will be mounted again.
     pub(in crate::api) fn sweep(&mut self) {
         let stores: HashSet<PathBuf> = self.entries.iter().map(|e| e.store.clone()).collect();
         let gone = find_deleted(&self.storage, stores);

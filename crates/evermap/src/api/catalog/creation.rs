@@ -29,7 +29,7 @@ pub(crate) struct NewCatalog {
 }
 
 /// Address source for the new catalog: the first addresses of the first arena, then addresses above
-/// every high-water mark.
+/// an arena's high-water mark.
 struct Leases(Mutex<State>);
 
 struct State {
@@ -79,7 +79,7 @@ impl Addresses for Leases {
 }
 
 /// Writes a catalog and renames it into place, durably. Until the rename, the directory keeps its
-/// old catalog, or has none.
+/// old catalog file, or has none. The log of an old catalog is replaced before the rename.
 pub(crate) fn write_catalog(
     directory: &Path,
     options: &Options,

@@ -122,9 +122,9 @@ impl StoreInner {
             Ok(found.uuid)
         })?;
         // The name in the object file is needed only if the catalog is lost. An object that is in
-        // use keeps the old name there until its next commit.
+        // use keeps the old name there until a session that is opened later commits.
         if let Err(error) = self.rename_inside(to, uuid) {
-            debug!(%error, "the object file keeps its old name until the next commit");
+            debug!(%error, "the object file keeps its old name until a later session commits");
         }
         Ok(())
     }

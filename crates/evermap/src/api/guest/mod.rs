@@ -3,8 +3,8 @@
 //! The host opens objects here and passes the guest's memory. The host also decides which guest may
 //! use which object. One process may map the same object into several memories, one of them for
 //! writing, as several processes may. Guest objects have guest addresses, which the catalog does
-//! not record. The host's [`GuestAddresses`] hands them out, and must never hand out one address
-//! twice.
+//! not record. The host's [`GuestAddresses`] hands them out, and must never give one address to two
+//! objects that one guest could open.
 
 mod memory;
 mod readers;

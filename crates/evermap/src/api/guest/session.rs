@@ -88,7 +88,7 @@ impl GuestSession {
     /// Ends the session and discards uncommitted changes.
     ///
     /// # Errors
-    /// Commits are durable whatever this returns.
+    /// Same errors as [`Session::close`](crate::Session::close).
     pub fn close(mut self) -> Result<()> {
         self.end()
     }

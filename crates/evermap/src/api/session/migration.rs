@@ -128,8 +128,9 @@ fn fits<T: Persist>(superblock: &Superblock) -> bool {
 
 impl Store {
     /// Opens an object for writing. If its root has an older type, first builds a new root of type
-    /// `T` from it, in one commit that is durable when this returns. If the root already is a `T`,
-    /// this is like [`write`](Store::write).
+    /// `T` from it, in one commit. The commit is durable according to the session's level, by
+    /// default when this returns. If the root already is a `T`, this is like
+    /// [`write`](Store::write).
     ///
     /// Costs the steps and one commit of what they wrote. The object grows, because the new root is
     /// built before the old one is released. Readers of older commits keep the old type. Programs
@@ -167,7 +168,8 @@ impl Store {
     ///
     /// # Errors
     /// Same errors as [`write`](Store::write). `SchemaMismatch` if no steps lead from the stored
-    /// type to `T`. Errors that a step returns. The object is unchanged after an error.
+    /// type to `T`. Errors that a step returns. The object is unchanged after an error, except
+    /// perhaps after `DurabilityUnknown`.
     pub fn write_migrating<T: Persist>(
         &self,
         name: &str,

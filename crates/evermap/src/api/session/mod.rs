@@ -154,7 +154,8 @@ impl<T: Persist> Session<T> {
     /// Discards all changes since the last commit.
     ///
     /// # Errors
-    /// When the kernel refuses to release the pages. After that, the session is unusable.
+    /// `DurabilityUnknown` after a failed flush: the last commit is unknown then. When the kernel
+    /// refuses to release the pages, do not use the session any more.
     pub fn rollback(&mut self) -> Result<()> {
         self.open.rollback()
     }
@@ -164,8 +165,9 @@ impl<T: Persist> Session<T> {
     /// same, but cannot return errors.
     ///
     /// # Errors
-    /// Commits are durable whatever this returns. After an error, the next opening finishes the
-    /// work.
+    /// At level `Commit`, all commits are durable whatever this returns, and the next opening
+    /// finishes the work. At the other levels, commits since the last flush may be lost after an
+    /// error. Call [`sync`](Session::sync) first to be able to retry.
     pub fn close(mut self) -> Result<()> {
         self.open.end()
     }
@@ -180,7 +182,7 @@ impl<T: Persist> Session<T> {
     }
 
     /// Writes all commits to the object file and empties the log. A long session does this by
-    /// itself now and then. Returns false while readers of older commits prevent it.
+    /// itself now and then. Returns false while other processes that read the object prevent it.
     ///
     /// # Errors
     /// Same errors as [`sync`](Session::sync).
@@ -189,7 +191,8 @@ impl<T: Persist> Session<T> {
     }
 
     /// Reserves addresses and disk space for a block of `bytes`, or many smaller ones, so that
-    /// allocating them does not fail on a full disk. Commits. Closing keeps the reserved space.
+    /// allocating them does not fail on a full disk. Commits. Closing this session keeps the
+    /// reserved space. Closing a later session may release what is still free.
     ///
     /// # Errors
     /// `DiskFull`, `OutOfAddresses`, and the errors of [`commit`](Session::commit).
@@ -198,8 +201,8 @@ impl<T: Persist> Session<T> {
     }
 
     /// Commits, and returns up to `bytes_max` of the file's unused end to the file system. Returns
-    /// the number of bytes released, which is lower if less is unused or if readers of older
-    /// commits use it. To release free space in the middle of the file, use
+    /// the number of bytes released, which is lower if less is unused, and 0 while other processes
+    /// read the object. To release free space in the middle of the file, use
     /// [`shrink`](Session::shrink).
     ///
     /// # Errors
@@ -210,8 +213,8 @@ impl<T: Persist> Session<T> {
 
     /// Commits, and releases all disk space that the object does not need: the unused end of its
     /// file, and free chunks of 64 KiB, which become holes. Returns the number of bytes released.
-    /// Space that readers of older commits use remains for a later call. Does not move data.
-    /// Closing a session also does this if the unused space is large compared to the object.
+    /// While other processes read the object, the space remains for a later call. Does not move
+    /// data. Closing a session also does this if the unused space is large compared to the object.
     ///
     /// Costs up to four flushes and a scan of the chunk map.
     ///

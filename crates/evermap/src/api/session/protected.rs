@@ -301,7 +301,7 @@ impl Protected<RawSession> {
     }
 
     /// Ends what [`begin_write`](Protected::begin_write) began. Returns false if there
-    /// was nothing to end.
+    /// was nothing to end. Without protection it returns true.
     pub fn end_write(&self) -> bool {
         self.protector.as_deref().is_none_or(Protector::end)
     }

@@ -3,7 +3,8 @@
 //!
 //! A raw object has a heap and one root pointer, which is null at first. The programs that use the
 //! object define what the root points to. A *tag* of 16 bytes lets programs check the type, and a
-//! text describes it for people. Nothing here reads the program's data in the object.
+//! text describes it for people. Nothing here interprets the program's data in the object, except
+//! that commits search it for foreign pointers.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,7 +45,9 @@ impl RawRoot {
 }
 
 /// An object open for writing, independent of the root's type. See [`Session`](crate::Session) for
-/// what the methods guarantee. None of them reads the program's data in the object.
+/// what the methods guarantee. None of them interprets the program's data in the object, except
+/// that [`commit`](RawSession::commit) searches it for
+/// [foreign pointers](crate::ForeignPointers).
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -138,11 +141,13 @@ impl RawSession {
         Ok(())
     }
 
-    /// Makes all changes since the last commit durable, all of them or none. Returns false if
-    /// nothing had changed. No other thread may use the object's memory or heap during the call.
+    /// Commits all changes since the last commit, all of them or none. They are durable according
+    /// to the session's level, by default when this returns. Returns false if nothing had changed.
+    /// No other thread may use the object's memory or heap during the call.
     ///
     /// # Errors
-    /// Same errors as [`Session::commit`](crate::Session::commit).
+    /// Same errors as [`Session::commit`](crate::Session::commit), and `ForeignPointer` if the
+    /// session [refuses](crate::ForeignPointers::Refuse) such pointers.
     pub fn commit(&mut self) -> Result<bool> {
         self.open.commit()
     }
@@ -163,8 +168,8 @@ impl RawSession {
         self.open.sync()
     }
 
-    /// Writes all commits to the object file and empties the log. Returns false while readers of
-    /// older commits prevent that.
+    /// Writes all commits to the object file and empties the log. Returns false while other
+    /// processes that read the object prevent that.
     ///
     /// # Errors
     /// Same errors as [`Session::checkpoint`](crate::Session::checkpoint).
@@ -173,7 +178,8 @@ impl RawSession {
     }
 
     /// Reserves addresses and disk space for a block of `bytes`, or many smaller ones, so that
-    /// allocating them does not fail on a full disk. Commits. Closing keeps the reserved space.
+    /// allocating them does not fail on a full disk. Commits. Closing this session keeps the
+    /// reserved space. Closing a later session may release what is still free.
     ///
     /// # Errors
     /// `DiskFull`, `OutOfAddresses`, and the errors of [`commit`](RawSession::commit).
@@ -182,8 +188,8 @@ impl RawSession {
     }
 
     /// Commits, and returns up to `bytes_max` of the file's unused end to the file system. Returns
-    /// the number of bytes released, which is lower if less is unused or if readers of older
-    /// commits use it. To release free space in the middle of the file, use
+    /// the number of bytes released, which is lower if less is unused, and 0 while other processes
+    /// read the object. To release free space in the middle of the file, use
     /// [`shrink`](RawSession::shrink).
     ///
     /// # Errors
@@ -194,8 +200,8 @@ impl RawSession {
 
     /// Commits, and releases all disk space that the object does not need: the unused end of its
     /// file, and free chunks of 64 KiB, which become holes. Returns the number of bytes released.
-    /// Space that readers of older commits use remains for a later call. Does not move data.
-    /// Closing a session also does this if the unused space is large compared to the object.
+    /// While other processes read the object, the space remains for a later call. Does not move
+    /// data. Closing a session also does this if the unused space is large compared to the object.
     ///
     /// Costs up to four flushes and a scan of the chunk map.
     ///
@@ -260,7 +266,8 @@ impl RawSession {
     /// [`Error::OtherBuild`](crate::Error::OtherBuild).
     ///
     /// # Errors
-    /// `Unsupported` for a position-independent program.
+    /// `Unsupported` for a position-independent program, and for an object whose root leaves no
+    /// room for the record. `Damaged` and `NewerFormat` for a record that cannot be read.
     pub fn register_code(&mut self) -> Result<()> {
         self.open.register_code(true)
     }

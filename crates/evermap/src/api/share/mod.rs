@@ -127,7 +127,8 @@ impl<T: Persist> Shared<T> {
     /// # Errors
     /// `WouldDeadlock` if the calling thread writes the object. `DurabilityUnknown` after a failed
     /// flush: drop all handles and share the object again, which finds its last durable commit.
-    /// `Forked` in a child that was forked while a thread was storing to the object.
+    /// `Forked` in a child that was forked while a thread was storing to the object, or that does
+    /// not have the object's memory.
     #[inline]
     pub fn read(&self) -> Result<SharedRead<'_, T>> {
         self.core.begin_read()?;
@@ -139,7 +140,7 @@ impl<T: Persist> Shared<T> {
     ///
     /// # Errors
     /// Same errors as [`read`](Shared::read); `WouldDeadlock` also if the calling thread reads the
-    /// object.
+    /// object, and `Forked` in every forked child.
     pub fn write(&self) -> Result<SharedWrite<'_, T>> {
         Ok(SharedWrite { turn: self.core.begin_write()?, root: self.root })
     }
@@ -166,8 +167,7 @@ impl<T: Persist> Shared<T> {
     /// errors.
     ///
     /// # Errors
-    /// Commits are durable whatever this returns. After an error, the next opening finishes the
-    /// work.
+    /// Same errors as [`Session::close`](crate::Session::close).
     pub fn close(self) -> Result<()> {
         Arc::into_inner(self.core).map_or(Ok(()), SharedCore::close)
     }
