@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// Bytes could not be read. If the image exists, all its other bytes are usable.
     #[error(
-        "cannot read {length_bytes} bytes at {offset_bytes} of {}: {source}; the rest of the file is loaded; check the kernel log for disk errors",
+        "cannot read {length_bytes} bytes at {offset_bytes} of {}: {source}; check the kernel log for disk errors",
         path.display()
     )]
     Unreadable {

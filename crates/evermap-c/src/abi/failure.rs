@@ -139,7 +139,8 @@ pub fn last_status() -> em_status {
         .unwrap_or(status::OK)
 }
 
-/// Returns the last message. The text stays valid until the thread's next failure.
+/// Returns the last message. The text stays valid until the thread's next failure, or until the
+/// failure is cleared.
 pub fn last_message() -> *const c_char {
     const NOTHING: &CStr = c"";
     LAST.try_with(|last| last.borrow().as_ref().map_or(NOTHING.as_ptr(), |(_, text)| text.as_ptr()))

@@ -2,7 +2,8 @@
 //!
 //! Loading and waiting take long, so they do not happen under the table's lock. Each image has its
 //! own lock, which callers share and which is only tried, never waited for. A call that needs
-//! exclusive use while another thread uses the image fails with `BUSY`.
+//! exclusive use while another thread uses the image fails with `BUSY`, and so does every call
+//! while another thread has exclusive use.
 //!
 //! The address of the bytes does not change while an image is open, and is returned without that
 //! lock: the program reads and writes there while other threads of it wait.
@@ -124,7 +125,7 @@ impl OpenImage {
 /// `TOO_MANY_OPEN`; errors of making the bytes writable.
 pub fn insert(mut image: Image) -> Result<*mut evermap_image> {
     let (address, length) = (image.as_ptr() as usize, image.len());
-    // Copy-on-write images are made private on first write.
+    // An image loaded by `mmap-shared` is made private by the first call for its writable address.
     let writable = match image.method() {
         Method::MmapShared => NOT_YET,
         _ => image.bytes_mut()?.as_mut_ptr() as usize,

@@ -1,5 +1,5 @@
 //! Maps addresses to open objects: a sorted list that is replaced as a whole when an object is
-//! opened, closed or grows, so a lookup takes no lock.
+//! opened, closed or grows. A lookup takes no lock, unless the list does not have the address.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

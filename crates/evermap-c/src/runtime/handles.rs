@@ -96,8 +96,8 @@ pub fn insert(object: Object) -> Result<u64> {
     Ok(handle)
 }
 
-/// Called first in a forked child: marks the parent's sessions as readable only. Closes a snapshot
-/// that another thread of the parent was refreshing.
+/// Called in a forked child before any other function of this crate: marks the parent's sessions as
+/// readable only. Closes a snapshot that another thread of the parent was refreshing.
 pub fn inherit() {
     for slot in &TABLE[..USED.load(Ordering::Relaxed)] {
         let word = slot.word.load(Ordering::Relaxed);

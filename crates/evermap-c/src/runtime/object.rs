@@ -1,4 +1,5 @@
-//! An open object: a writer's session or a reader's snapshot, and its root as C sees it.
+//! An open object: a writer's session, a reader's snapshot or a shared object, and its root as C
+//! sees it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ enum Access {
     Reading(RawSnapshot),
     /// Shared by threads of this process, which lock it for reading or writing.
     Shared(RawShared),
-    /// A refresh failed half-way, or the object is being closed.
+    /// A refresh failed half-way. Its caller then closes the handle.
     Nothing,
 }
 
@@ -230,8 +231,7 @@ impl Object {
 
     /// Ends the scope that [`begin_write`](Object::begin_write) began.
     ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` without a scope, `READ_ONLY`.
+    /// # Errors `INVALID_ARGUMENT` for a protected object without a scope, `READ_ONLY`.
     pub fn end_write(&self) -> Result<()> {
         match &self.access {
             Access::Writing(_) | Access::Shared(_) => Ok(()),
@@ -457,8 +457,8 @@ impl Object {
         on_session!(self, session => Ok(session.shrink()?))
     }
 
-    /// Moves to the newest commit, if there is one. Any failure except `BUSY` leaves the handle
-    /// without an object.
+    /// Moves a snapshot to the newest commit, if there is a newer one. If that cannot be opened,
+    /// the object has no regions afterwards, and the caller must close the handle.
     pub fn refresh(&mut self) -> Result<bool> {
         let Access::Reading(snapshot) = &self.access else { return Ok(false) };
         snapshot.verified()?;

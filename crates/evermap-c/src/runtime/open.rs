@@ -61,14 +61,14 @@ pub fn open(
     Ok(handle as *mut em_object)
 }
 
-/// Closes an object that [`open`] opened, unless that would lose changes.
+/// Closes an object that [`open`] opened, unless that would lose changes or threads have it locked.
 pub fn close(object: *const em_object) -> Result<()> {
     let mut exclusive = take(object)?;
     exclusive.object()?.check_ended()?;
     close_exclusive(exclusive)
 }
 
-/// Like [`close`], for a thread that already has exclusive use.
+/// Closes an object in exclusive use. Drops changes that are not committed.
 pub fn close_exclusive(exclusive: Exclusive) -> Result<()> {
     addresses::remove(exclusive.number());
     exclusive.close()?.close()

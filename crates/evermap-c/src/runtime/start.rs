@@ -18,7 +18,7 @@ pub fn watch() {
     fork::watch(in_child);
 }
 
-/// Runs first in a forked child.
+/// Runs in a forked child, after the handler of the Rust library.
 extern "C" fn in_child() {
     fork::set_inherited();
     reader_slots::forget();
