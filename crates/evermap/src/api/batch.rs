@@ -275,7 +275,8 @@ impl Batch {
             self.file_system.sync()?;
         }
         let made = std::mem::take(&mut self.files);
-        // The files are locked, so the store cannot be replaced from here on.
+        // The token is locked in the store's lock file, so the store cannot be replaced from here
+        // on.
         self.home.check(&self.inner)?;
         self.inner.publish(&self.finished, made)?;
         self.finished.clear();

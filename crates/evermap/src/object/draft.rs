@@ -76,7 +76,7 @@ impl Draft {
         options: &DraftOptions,
     ) -> Result<Draft> {
         let file = environment.storage.open(path, OpenMode::CreateNew)?;
-        // Shows the sweeper that the creating process is alive.
+        // Shows a check that the creating process is alive.
         file.try_lock(LockKind::Exclusive, WRITER_BYTE, 1)?;
         let has_room = options.room_bytes > 0;
         let chunks_of = |bytes: u64| bytes.div_ceil(CHUNK_BYTES).max(1);

@@ -1,8 +1,8 @@
 //! Locks all addresses of a store that is about to be replaced.
 //!
-//! Every open object holds a lock on its addresses, in the store's lock file. So while all
-//! addresses are locked no process has an object open, and none can open one until the other store
-//! is in place.
+//! Every open native object holds a lock on its addresses, in the store's lock file. So while all
+//! addresses are locked no process has one open, and none can open one until the other store is in
+//! place. Guest objects hold no such lock, because their addresses are not the store's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// Waits until no process holds a lock of the store's addresses from byte `first` on, for at most
-/// `GRACE`.
+/// `timeout` and at most [`GRACE`].
 ///
 /// # Errors
 /// `Busy` if a process still holds one.

@@ -1,7 +1,7 @@
 //! Compares page checksums with the pages, and recomputes checksum tables.
 //!
 //! A check covers all lines of the tables, including lines for pages that the file does not have
-//! yet. `recompute` trusts the pages; only a rebase and `--accept-data` use it.
+//! yet. `recompute` trusts the pages; only a rebase, an import and `--accept-data` use it.
 
 use crate::commit::checksums::{Tables, entry_of, is_sealed, seal, set_entry};
 use crate::commit::{BadPage, verify_pages};

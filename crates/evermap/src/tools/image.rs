@@ -19,8 +19,8 @@ const PAGE: usize = PAGE_BYTES as usize;
 /// Attempts to open a file that another process replaces.
 const OPEN_ATTEMPTS_MAX: usize = 8;
 
-/// A commit of an object. Holds the reader's lock, so writers only change pages whose old contents
-/// the log holds.
+/// A commit of an object. Holds the reader's lock, so a writer changes the file's committed pages
+/// only in lines that the overlay has as well: those of an apply that had begun before.
 #[derive(Debug)]
 pub(super) struct Image {
     file: Arc<dyn File>,

@@ -3,8 +3,8 @@
 //! [`check`] reads a store's files without mapping them and reports damage;
 //! [`backup`](crate::Store::backup) copies a store in use; [`restore`] makes a store from a copy.
 //! This layer is above all others. It reads files that may be damaged through an image, which looks
-//! up each address before it reads. Only a repair, which begins with a check, opens the store as a
-//! program does.
+//! up each address before it reads. Only a repair, which begins with a check, and an import open
+//! the store as a program does.
 
 mod address_lock;
 mod audit;

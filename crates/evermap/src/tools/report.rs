@@ -16,8 +16,8 @@ const FINDINGS_PER_FILE_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Left behind by a process that died. The store's contents are sound, and the next process
-    /// that changes the store tidies up.
+    /// Left behind by a process that died, or out of date without harm. The store's contents are
+    /// sound. In most cases the next process that changes the store or the object tidies up.
     Leftover,
     /// May be a trace of damage or harmless.
     Suspect,
@@ -97,7 +97,7 @@ pub struct ObjectReport {
     pub sequence: u64,
     /// Length of the commit's file in bytes.
     pub file_bytes: u64,
-    /// Number of commits that only the log has.
+    /// Number of commits in the log, if the object needs it. The file may have some of them, too.
     pub log_commits: u64,
     /// Number of allocated blocks.
     pub blocks: u64,

@@ -110,7 +110,8 @@ impl Import {
             leases: self.leases.clone(),
             replace: false,
         };
-        // The file is locked, so the store cannot be replaced from here on.
+        // The token is locked in the store's lock file, so the store cannot be replaced from here
+        // on.
         self.home.check(&self.inner)?;
         self.inner.publish(&[finished], vec![made])?;
         self.is_done = true;

@@ -106,8 +106,9 @@ impl Store {
     /// reads and a restore leaves out.
     ///
     /// # Errors
-    /// `StoreExists` if `to` exists or is inside the store, `DiskFull`, `NotPermitted`, and
-    /// `Damaged` if an object cannot be read at all. On error no copy is left.
+    /// `StoreExists` if `to` is anything but an empty directory or is inside the store, `DiskFull`,
+    /// `NotPermitted`, `Busy` if the catalog stays locked, and `Damaged` if an object cannot be
+    /// read at all. On error no copy is left.
     ///
     /// ```
     /// use evermap::Store;
@@ -167,7 +168,8 @@ fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupRe
 
 /// Creates a store from a backup: checks the backup, copies it to a temporary directory next to
 /// `store`, and renames the copy. An existing store is replaced only if `force` is true. The two
-/// directories exchange their names in one step; then the old store is removed.
+/// directories exchange their names, in one step if the file system supports that; then the old
+/// store is removed.
 ///
 /// No process may have objects of the replaced store open.
 ///

@@ -130,7 +130,8 @@ impl Drop for Partial {
 fn remove_if_dead(storage: &dyn Storage, path: &Path) {
     let is_alive = match storage.open(&path.join(ADDRESSES), OpenMode::ReadWrite) {
         Ok(lock) => !matches!(lock.try_lock(LockKind::Exclusive, 0, 1), Ok(true)),
-        // The directory is being created or removed.
+        // Its process died before it created the file, or while it removed the directory. A live
+        // process that has just created the directory for the same destination fails then.
         Err(_) => false,
     };
     if !is_alive {

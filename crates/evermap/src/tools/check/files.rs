@@ -189,7 +189,7 @@ impl Strays<'_> {
 
     fn leftover(&mut self, file: PathBuf, found: &str, aside: Option<PathBuf>) {
         let remedy = match aside {
-            Some(_) => "the next process that changes the store removes it, or use `--repair`",
+            Some(_) => "it only takes up space; use `--repair` to move it out of the store",
             None => "move it out of the store's directory",
         };
         let mut findings = Findings::new(file, None);

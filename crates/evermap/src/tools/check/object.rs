@@ -168,7 +168,10 @@ pub(super) fn check_log(
         "the log",
         format!("{}, which the object does not need", path.display()),
         "no log",
-        ("the next session removes it, or use `--repair`", Some(Repair::PutLogAside(path))),
+        (
+            "the next session that commits replaces it, or use `--repair`",
+            Some(Repair::PutLogAside(path)),
+        ),
     );
     Ok(())
 }

@@ -99,7 +99,9 @@ impl CheckOptions {
         self
     }
 
-    /// Sets how long to wait for an object that is locked against readers. Default: ten seconds.
+    /// Sets how long a repair waits for the store or for readers of an object, and how long a
+    /// backup waits for the catalog. Reading an object waits at most two seconds, whatever this is.
+    /// Default: ten seconds.
     pub fn busy_timeout(mut self, timeout: Duration) -> CheckOptions {
         self.timeout = timeout;
         self

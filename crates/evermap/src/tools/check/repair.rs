@@ -1,10 +1,11 @@
 //! Repairs the findings of a check if nothing can be lost by it.
 //!
 //! The catalog is rebuilt first if necessary; then the other repairs run in the order of the
-//! findings. Each step verifies its finding again under the lock that protects the files concerned.
-//! Nothing is deleted: files are moved to the [`Quarantine`] directory, and files to be changed in
-//! place are copied there first. Objects' data are never changed, because only their owner can
-//! decide whether a page or its checksum is right.
+//! findings. Each step that changes the catalog or an object verifies its finding again, under the
+//! lock that protects it. Steps that only move leftover files rely on the scan before. Nothing is
+//! deleted: files are moved to the [`Quarantine`] directory, and files to be changed in place are
+//! copied there first. Objects' data are never changed, because only their owner can decide whether
+//! a page or its checksum is right.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

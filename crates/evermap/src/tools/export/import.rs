@@ -143,7 +143,7 @@ pub fn import(
     let changes = SuperblockChanges { arena: import.arena(), identity };
     let paths = paths_in(&import.folder(), import.uuid, import.store_uuid());
     let written = write(&*storage, &plan, &changes, &paths)?;
-    // The lock tells a sweeper that this process is alive.
+    // The lock tells a check that this process is alive.
     lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
     let report = ImportReport {
         object: name,

@@ -129,18 +129,20 @@ impl RebaseOptions {
 /// Guest objects are not rewritten, because their addresses are in a guest's memory. Tables of a
 /// sandbox's host in the store's directory are copied.
 ///
-/// No process may have the store open. The old files are kept in `rebase-<time>` in the store's
-/// directory, so the store takes twice the space until they are removed. A crash at any point
-/// leaves either the old or the rebased store. The report lists the words that are rewritten by
-/// value only; make a dry run first to inspect them.
+/// No process may have objects of the store open, and this process may not have the store open. The
+/// old files are kept in `rebase-<time>` in the store's directory, so the store takes twice the
+/// space until they are removed. A crash at any point leaves either the old or the rebased store.
+/// The report lists the words that are rewritten by value only; make a dry run first to inspect
+/// them.
 ///
 /// # Errors
-/// `Busy` if a process has the store open. `Damaged` if the check finds damage. `BadBase` if no
-/// store can be at the requested address, or this store is there. `AddressTaken` if the requested
-/// addresses are in use in this process, or if another store has them according to the arena
-/// registry; the latter only without `force`, and not in a dry run, which reports it. `Unsupported`
-/// on a file system that cannot exchange directories. `DiskFull`, `NotPermitted`, `NoStore`. On
-/// error the store is unchanged.
+/// `Busy` if a process has objects of the store open or creates some, or if this process has the
+/// store open; open guest objects are not noticed. `Damaged` if the check finds damage. `BadBase`
+/// if no store can be at the requested address, or this store is there. `AddressTaken` if the
+/// requested addresses are in use in this process, or if another store has them according to the
+/// arena registry; the latter only without `force`, and not in a dry run, which reports it.
+/// `Unsupported` on a file system that cannot exchange directories. `DiskFull`, `NotPermitted`,
+/// `NoStore`. On error the store is unchanged.
 pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<RebaseReport> {
     let directory = resolved(directory.as_ref());
     let storage = options.storage();
@@ -319,7 +321,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns an error if an object was changed since it was moved. No process has one open now.
+    /// Returns an error if an object was changed since it was moved. No process has a native object
+    /// open now.
     fn refuse_changes(&self) -> StoreResult<()> {
         for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
             let image = open_found(self.scan, &self.listing, (name, found))?;
@@ -387,9 +390,9 @@ impl Work<'_> {
 /// Undoes the last rebase of a store: restores its old files byte for byte.
 ///
 /// # Errors
-/// `NothingKept` if there are no old files. `Busy` if a process has the store open. `ChangedSince`
-/// if the store was changed since the rebase and `force` is false; an undo loses these changes. On
-/// error the store is unchanged.
+/// `NothingKept` if there are no old files. `Busy` as for a [`rebase`]. `ChangedSince` if the store
+/// was changed since the rebase and `force` is false; an undo loses these changes. On error the
+/// store is unchanged.
 ///
 /// ```
 /// use evermap::{Store, tools};

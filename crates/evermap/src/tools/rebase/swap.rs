@@ -5,7 +5,8 @@
 //! empty directory `rebase-<time>` in it. When it is complete and durable, the two exchange their
 //! names; then the old store is moved to the empty directory. After a crash the state is evident:
 //! if the store has no `rebase-<time>`, the sibling is unfinished and is removed; if it has an
-//! empty one, the sibling is the old store and is moved there.
+//! empty one, the sibling is the old store and is moved there. If it has one with files, an undo
+//! had just begun: the sibling is empty and is removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::tools::quarantine::{exists, stamp};
 /// Prefix of the directory with the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
 
-/// Lock on a store that no other process has open. Also locks the catalog against changes.
+/// Lock on a store of which no other process had native objects open. Also locks the catalog
+/// against changes.
 pub(super) struct StoreLock {
     addresses: Arc<dyn File>,
     _catalog: Arc<dyn File>,
