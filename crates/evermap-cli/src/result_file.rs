@@ -44,7 +44,9 @@ pub fn check_outside_store(directory: &Path, path: &Path) -> Result<(), Failure>
     }
     let failed = Failure::target(path);
     let store = names::canonical(directory).map_err(failed)?;
-    match names::canonical(path).map_err(failed)?.starts_with(store) {
+    let target = names::canonical(path).map_err(failed)?;
+    // The store itself is refused as a directory.
+    match target != store && target.starts_with(&store) {
         true => Err(Failure::InsideStore { path: path.into(), store: directory.into() }),
         false => Ok(()),
     }
