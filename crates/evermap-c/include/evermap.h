@@ -158,7 +158,7 @@ typedef enum em_status {
     EM_PEER = 203,              /**< the other end of a connection failed [ECONNABORTED] */
     EM_CANCELLED = 204,         /**< cancelled by the caller [ECANCELED] */
     EM_NOT_A_FILE = 300,        /**< a directory, device or pipe, which cannot be loaded [EINVAL] */
-    EM_UNREADABLE = 301,        /**< some bytes cannot be read; all others can be used [EIO] */
+    EM_UNREADABLE = 301,        /**< some bytes cannot be read [EIO] */
     EM_NO_MEMORY = 302,         /**< not enough memory [ENOMEM] */
     EM_THREADS_LOST = 303,      /**< the loading threads were killed [EOWNERDEAD] */
     EM_MALFORMED = 304          /**< invalid rules or an invalid recording [EBADMSG] */
@@ -248,7 +248,7 @@ typedef struct em_store_options {
     /** Range of addresses for a new store; multiples of 1 GiB, both or none. */
     uint64_t window_base;
     uint64_t window_end;
-    /** Maximum wait for an object that another user has open. Default: no wait. */
+    /** Maximum wait for an object that another process has open. Default: no wait. */
     uint32_t busy_timeout_ms;
     /** Maximum wait for another process that changes the list of objects. Default: 10 s. */
     uint32_t catalog_timeout_ms;
@@ -596,7 +596,8 @@ typedef bool (*em_moved_callback)(const em_moved *moved, void *context);
 em_status em_last_error(void);
 
 /** Returns the message of the thread's last failed call, with cause and remedy; "" before the
- * first. Owned by the library and valid until the thread's next failing call or its end. */
+ * first. Owned by the library and valid until the thread's next failing call, em_clear_error() or
+ * the thread's end. */
 const char *em_last_error_message(void);
 
 /** Clears the thread's last error. */
@@ -825,8 +826,9 @@ em_status em_sync(em_object *object);
 /** For an object open for reading: moves to its newest commit; `changed`, which may be NULL,
  * tells if there was a newer one. Pointers into the older commit then dangle, unless they point
  * to data that both have at the same place. For an object open for writing: changes nothing.
- * Errors: EM_BUSY when other handles of this process read the older commit, or see THREADS: the
- * object is unchanged then. After any other error it is closed. */
+ * Errors: EM_BUSY when other handles of this process read the older commit, or see THREADS, and
+ * EM_DAMAGED for a bad page that em_store_options.verify found: the object is unchanged then. If
+ * the newer commit cannot be opened, the object is closed. */
 em_status em_refresh(em_object *object, bool *changed);
 
 /** For an object open for reading: overlays `size` bytes at `address`, in this process only and
@@ -857,15 +859,15 @@ em_status em_info(em_object *object, em_object_info *info);
  * during the call; the block that em_malloc() returns is closed. */
 
 /** Opens a protected object to stores, until em_write_end() was called as often. Does nothing
- * for an object that is not protected. With keys, it applies to the calling thread, and to
- * threads that it starts in the scope, and takes some 20 ns; with pages, it applies to all
- * threads and takes two system calls for the first and the last scope. Put many stores between
- * the two calls. Scopes nest.
+ * for an object that is neither protected nor shared (see EM_SHARE). With keys, it applies to
+ * the calling thread, and to threads that it starts in the scope, and takes some 20 ns; with
+ * pages, it applies to all threads and takes two system calls for the first and the last scope.
+ * Put many stores between the two calls. Scopes nest.
  * Errors: EM_READ_ONLY, EM_BUSY, and EM_IO when the kernel refuses. */
 em_status em_write_begin(em_object *object);
 
 /** Ends the scope that em_write_begin() began: with keys in the same thread.
- * Errors: EM_INVALID_ARGUMENT without a scope; EM_READ_ONLY, EM_BUSY. */
+ * Errors: EM_INVALID_ARGUMENT for a protected object without a scope; EM_READ_ONLY, EM_BUSY. */
 em_status em_write_end(em_object *object);
 
 /** Takes memory protection keys from the kernel, for objects that are protected later. Returns

@@ -34,10 +34,10 @@
  * which the library cannot detect: evermap_image_advise() in its range, the other two in the whole
  * image.
  *
- * FORK. A child has no handles: every function returns EM_FORKED there, including evermap_load(),
- * unless its parent did not use the library before. The child has the memory of an image like any
- * memory, at the address that the parent got: neither sees the other's writes (with method "clone",
- * it does). An image that is still being loaded is in the child if the fork may wait for it
+ * FORK. A child has no handles: every function returns EM_FORKED there, including evermap_load().
+ * Only if its parent did not use the library before the fork, the child can use it itself. The child
+ * has the memory of an image like any memory, at the address that the parent got: neither sees the
+ * other's writes (with method "clone", it does). An image that is still being loaded is in the child if the fork may wait for it
  * (EM_LOAD_FORK_FINISH, the default); else its addresses are unmapped in the child, and touching
  * them is a fault. Programs that are started (posix_spawn, vfork and exec) are not affected.
  */
@@ -83,11 +83,11 @@ typedef enum em_load_fork {
 
 /** Expected use of a part of an image. */
 typedef enum em_advice {
-    EM_ADVICE_WRITE_SOON = 0, /**< written: its pages become private now, as huge pages, instead of one
-                                   by one by a copy and a fault each. Loads missing bytes: first, if
-                                   on demand; else at once, in this call */
-    EM_ADVICE_READ_ONLY = 1,  /**< read only: on demand and with `may_map`, missing windows (2 MiB)
-                                   map the file and take no memory of their own */
+    EM_ADVICE_WRITE_SOON = 0, /**< written: if the file is mapped, each unwritten window (2 MiB)
+                                   becomes private in this call, as a huge page, which saves a copy
+                                   and a fault for each page; on demand, it is loaded first */
+    EM_ADVICE_READ_ONLY = 1,  /**< read only: read ahead, if the file is mapped; on demand and with
+                                   `may_map`, missing windows map the file and take no memory */
     EM_ADVICE_NEVER = 2,      /**< not touched: nothing is read ahead; an access still loads it */
     EM_ADVICE_SEQUENTIAL = 3  /**< touched soon, in order */
 } em_advice;
@@ -241,7 +241,7 @@ typedef struct em_load_report {
     uint64_t windows_read_again;   /**< windows read through the cache after a failed direct read */
     uint64_t threads_replaced;     /**< threads that were killed and replaced */
     uint32_t device_permille;      /**< share of the device's rate, in thousandths; 0 if unknown */
-    uint32_t serves_system_calls;  /**< not zero: system calls could use the bytes from the start */
+    uint32_t serves_system_calls;  /**< not zero: system calls can use bytes not loaded yet */
     uint32_t threads;              /**< threads of methods that read */
     uint32_t refused;              /**< methods that were tried before and failed */
     uint32_t recording;            /**< an em_recording_use */
@@ -305,8 +305,8 @@ size_t evermap_image_length(const evermap_image *image);
  * EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_ensure(const evermap_image *image, size_t begin, size_t length);
 
-/** Requests that bytes be loaded before others, without waiting. Errors: EM_OUT_OF_BOUNDS,
- * EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Requests that bytes of an on-demand image be loaded before others, without waiting. Errors:
+ * EM_OUT_OF_BOUNDS, EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_want(const evermap_image *image, size_t begin, size_t length);
 
 /** Waits until everything is loaded that no advice excluded. For a recorded image this returns

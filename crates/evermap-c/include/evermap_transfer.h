@@ -87,8 +87,9 @@ typedef struct em_transfer_options {
      * "uring-splice", "uring-direct". Default: chosen by the library. */
     const char *engine;
     /** Cancel flag: a nonzero value, set by another thread or a signal handler, ends the
-     * transfer within a tenth of a second; a call that waits for a silent peer only if that
-     * descriptor is non-blocking. An int, like sig_atomic_t. */
+     * transfer within a tenth of a second. A call that waits for a silent peer ends only if that
+     * descriptor is non-blocking, and connecting to a host may take 10 s longer. An int, like
+     * sig_atomic_t. */
     const volatile int *cancelled;
     /** Called with the progress. */
     em_progress_callback progress;
@@ -147,10 +148,10 @@ typedef struct em_transfer_options {
 typedef struct em_transfer_report {
     size_t size;
     uint64_t size_bytes;           /**< bytes of the file, or of all files of a directory */
-    uint64_t data_bytes;           /**< bytes moved or shared */
+    uint64_t data_bytes;           /**< bytes moved or shared, including resumed ones */
     uint64_t hole_bytes;           /**< bytes in holes of source and target */
     uint64_t resumed_bytes;        /**< bytes from an interrupted copy */
-    uint64_t calls;                /**< system calls that moved data */
+    uint64_t calls;                /**< system calls that moved data or tried to */
     uint64_t wall_ns;              /**< elapsed time */
     uint64_t user_ns;              /**< processor time in user mode */
     uint64_t system_ns;            /**< processor time in the kernel */
@@ -202,8 +203,8 @@ em_status evermap_move(int source, int target, const em_transfer_options *option
  */
 
 /** Sends one file to a receiver at an address. Success means that the receiver has published the
- * file, unless it discards the data or the bytes are `raw`. A symbolic link is followed.
- * `options` and `report` may be NULL.
+ * file, unless it discards the data, its target is not a regular file, or the bytes are `raw`. A
+ * symbolic link is followed. `options` and `report` may be NULL.
  * Errors: EM_PEER when there is no connection, it broke, or the receiver gave up, with its
  * reason (if that happened at the very end, the message says that the file may exist);
  * EM_SOURCE_CHANGED, EM_DIFFERS: the receiver was told to discard the file, and did; EM_REFUSED,

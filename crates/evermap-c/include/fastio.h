@@ -15,8 +15,9 @@
  *     set_prime_node("list", node);
  *     p_unmap("list");                                     (commits)
  *
- * An object is "mapped" when p_map() or p_map_readonly() opened it in this process. Every function
- * except p_reserve, p_create, p_delete and these two needs that, and returns EM_CLOSED otherwise.
+ * An object is "mapped" when p_map() or p_map_readonly() opened it in this process. Of the other
+ * functions, only p_reserve, p_create and p_delete can do without: p_free aborts the program when
+ * the object is not mapped, and the rest fail with EM_CLOSED.
  * An object's pointers are valid in every process, because it is mapped at the same addresses in
  * each.
  *
@@ -50,12 +51,13 @@ int p_delete(const char *name);
 
 /** Maps an object: for writing when it has no other writer and its files are writable, otherwise
  * for reading its last commit. Returns its first address. The first page belongs to the library;
- * get_prime_node() returns the entry to the data. An object that is already mapped stays
- * unchanged. Errors: EM_NOT_FOUND, EM_OTHER_APPLICATION, EM_DAMAGED, EM_ADDRESS_TAKEN. */
+ * get_prime_node() returns the entry to the data. An object that is already mapped stays as it
+ * is, even if for reading only. Errors: EM_NOT_FOUND, EM_OTHER_APPLICATION, EM_DAMAGED,
+ * EM_ADDRESS_TAKEN. */
 void *p_map(const char *name);
 
 /** Maps an object for reading its last commit; a store to it is SIGSEGV. An object that is
- * already mapped stays unchanged. Same errors as p_map(). */
+ * already mapped stays as it is, even if for writing. Same errors as p_map(). */
 void *p_map_readonly(const char *name);
 
 /** Commits, if the object is mapped for writing, and unmaps it; pointers into it dangle. When

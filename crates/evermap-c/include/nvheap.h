@@ -5,8 +5,8 @@
  * application is named by EVERMAP_APPLICATION, or else by the program's file name without
  * directories; its heap is the object "nvheap:APPLICATION", which only it can open. The first call
  * opens the heap: for writing, or for reading its last commit while another process writes it (then
- * nvmalloc, nvfree and nvcommit return EM_READ_ONLY, and the message names the writer). A program
- * that must write opens "nvheap:APPLICATION" with em_object_open() and EM_WRITE.
+ * nvmalloc, nvfree and nvcommit fail with EM_READ_ONLY, and the message names the writer). A
+ * program that must write opens "nvheap:APPLICATION" with em_object_open() and EM_WRITE.
  *
  *     size_t size;
  *     long *runs = nvread("runs", &size);                  (NULL in the first run)
@@ -21,8 +21,8 @@
  * Functions that return int return 0, or -1 with errno set; functions that return a pointer return
  * NULL with errno set. em_last_error_message() of evermap.h returns the sentence with cause and
  * remedy, which perror() does not have. All four may be called from any thread; no thread may store
- * to the heap's blocks during nvcommit(). In a forked child they return EM_FORKED; the blocks can
- * be read there, as they were at the fork. em_object_of() returns the heap's object for any of its
+ * to the heap's blocks during nvcommit(). In a forked child they fail with EM_FORKED; the blocks
+ * can be read there, as they were at the fork. em_object_of() returns the heap's object for any of its
  * blocks.
  *
  * The heap's root is a table of names that any program can read; its tag is "evermap.nvheap.1":

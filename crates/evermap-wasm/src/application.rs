@@ -9,8 +9,8 @@ use crate::hex::hex;
 
 /// Secret key of an application, needed to open its objects. Guests neither supply nor see it.
 ///
-/// The store and the access table hold values derived from the key by BLAKE3 in key derivation
-/// mode, never the key itself.
+/// Objects and the access table hold values derived from the key by BLAKE3 in key derivation mode,
+/// not the key itself. Only a [`KeyRing`](crate::KeyRing), if one is used, stores the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey([u8; 32]);
 

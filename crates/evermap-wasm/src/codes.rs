@@ -9,15 +9,17 @@ use crate::error::{Error, is_disk_full};
 #[repr(i32)]
 pub enum Code {
     /// A pointer or length outside memory, or inside the window where it must not be; an unknown
-    /// level.
+    /// level; an invalid root.
     InvalidArgument = 1,
     /// The name is not valid for an object.
     InvalidName = 2,
     /// The object does not exist.
     NotFound = 3,
-    /// The application's right is too low.
+    /// The application's right is too low, the object has another application's key, or the
+    /// application was removed.
     Denied = 4,
-    /// Another guest or process writes the object, or it is already mapped at another level.
+    /// Another guest or process writes or has just created the object, it is already mapped at
+    /// another level, its addresses are taken, or its log is full.
     Busy = 5,
     /// The application's quota of guest addresses is used up.
     Quota = 6,
@@ -29,13 +31,15 @@ pub enum Code {
     Damaged = 9,
     /// No object is mapped at the address.
     NotMapped = 10,
-    /// The module was linked without the window.
+    /// The memory is unsuitable: linked without the window, shared or not exported. Or the call
+    /// came from the start function.
     MemoryLayout = 11,
-    /// Not a guest object, or one for another pointer size or window.
+    /// Not a guest object, or one for another pointer size, for another window or of a newer
+    /// format.
     OtherKind = 12,
     /// A snapshot cannot be committed.
     ReadOnly = 13,
-    /// Another I/O error.
+    /// Another I/O error, or the host's tables cannot be read.
     Io = 14,
     /// The disk failed at the commit point.
     DurabilityUnknown = 15,

@@ -71,7 +71,8 @@ impl GuestOptions {
     }
 
     /// Shows the host directory `host` to the guest at the path `guest`. Starting the guest fails
-    /// if the directory contains the store at any depth or lies in it, directly or by mounts.
+    /// if the directory contains the store or a `proc` file system at any depth, or lies in the
+    /// store, directly or by mounts.
     pub fn preopen(
         mut self,
         host: impl AsRef<Path>,
@@ -109,9 +110,9 @@ impl GuestOptions {
         self
     }
 
-    /// Ends the guest after this time. Needs epochs, which are on by default. A WASI call that
-    /// waits (`poll_oneoff`, a read of the standard input) is not interrupted: the guest ends when
-    /// the call returns.
+    /// Ends the guest this time after its start; time between calls of the guest counts too. Needs
+    /// epochs, which are on by default. A WASI call that waits (`poll_oneoff`, a read of the
+    /// standard input) is not interrupted: the guest ends when the call returns.
     pub fn time_max(mut self, time: Duration) -> GuestOptions {
         self.time_max = Some(time);
         self

@@ -1,8 +1,8 @@
 //! Key ring: a file next to the access table with applications' keys, for hosts without a secret
 //! store.
 //!
-//! Every user who can read the store can read the key ring. It separates the applications of one
-//! user, not users. An embedder with a secret store passes keys from there instead.
+//! Only its owner and root can read the file. The keys separate the applications of one user, not
+//! users. An embedder with a secret store passes keys from there instead.
 
 use std::path::Path;
 
@@ -100,8 +100,8 @@ impl KeyRing {
     }
 
     /// Removes an application without objects: its rights, its bindings and its key. `in_store`
-    /// lists all object names of the store. None of its guests may be running: a running guest
-    /// could not create objects afterwards.
+    /// lists all object names of the store. Call this only when none of its guests is running,
+    /// because a guest that is still running could no longer create objects.
     ///
     /// # Errors
     /// `NoApplication`, `HasObjects`, `IncompleteApplication`, `DamagedTable`, `UnsafeTable` and

@@ -14,7 +14,7 @@ use crate::state_file::Contents;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Keys(pub(crate) BTreeMap<String, String>);
 
-/// Prefix of a key whose application is not in the access table yet.
+/// Prefix of a key whose application is not in the access table yet, or is being removed.
 pub(crate) const NEW: &str = "new:";
 
 impl Contents for Keys {

@@ -16,7 +16,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && !name.starts_with('.')
 }
 
-/// Id of an application: 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
+/// Id of an application: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApplicationId(String);
 

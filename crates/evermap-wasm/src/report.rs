@@ -59,7 +59,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Calls of host functions by the guest: WASI and Evermap.
+    /// Calls of host functions by the guest: WASI, Evermap and the embedder's.
     pub host_calls: u64,
     /// Crossings of the sandbox boundary: two for each call in either direction.
     pub crossings: u64,
@@ -83,6 +83,6 @@ pub struct Report {
     pub mapped_bytes: u64,
     /// Growths of memories and tables that failed because the budget was used up.
     pub refused_growths: u64,
-    /// Time from the first instruction to the end.
+    /// Time spent in calls of the guest, in sum.
     pub elapsed_ns: u64,
 }

@@ -64,7 +64,9 @@ impl SandboxOptions {
     }
 
     /// Sets wasmtime's options. [`open`](SandboxOptions::open) rejects the pooling allocator. It
-    /// also overrides two options: each memory has 4 GiB reserved, and memories do not move.
+    /// also overrides four options: each memory has 4 GiB reserved, memories do not move, and
+    /// epochs and fuel are set by [`epochs`](SandboxOptions::epochs) and
+    /// [`fuel`](SandboxOptions::fuel).
     pub fn config(mut self, configure: impl FnOnce(&mut Config)) -> SandboxOptions {
         configure(&mut self.config);
         self
@@ -117,9 +119,8 @@ impl SandboxOptions {
 
     /// Opens a sandbox on the store in `directory`. Creates the store if it does not exist.
     ///
-    /// # Errors
-    /// `Engine` for options that do not work with mapped objects, `GuardTooLate`, and the store's
-    /// errors.
+    /// # Errors `Engine` for options that do not work with mapped objects, `Module` for options
+    /// that wasmtime rejects, `GuardTooLate`, and the store's errors.
     pub fn open(mut self, directory: impl AsRef<Path>) -> Result<Sandbox> {
         let guard = self.guard.then(FaultGuard::install).transpose()?;
         self.config
@@ -312,8 +313,8 @@ impl Sandbox {
     /// Starts an instance of a module as an application. The module must be bound to the
     /// application, or the application has no bindings.
     ///
-    /// # Errors
-    /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`.
+    /// # Errors `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`,
+    /// `Module`, and the errors of reading the access table.
     pub fn start(
         &self,
         module: &Module,

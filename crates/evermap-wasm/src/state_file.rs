@@ -1,12 +1,13 @@
 //! State files of the host: tables that are each replaced as a whole.
 //!
-//! The first line is `evermap-access 1 LENGTH CRC32C`: the length in bytes and the checksum, in
-//! eight hexadecimal digits, of the JSON text that follows. A change writes a new file next to the
-//! old one, flushes it, renames it over the old one and flushes the directory. A lock on a separate
-//! file serialises changes of several processes, so none is lost.
+//! The first line is `evermap-access 1 LENGTH CRC32C` (`evermap-keys` in the key ring): the length
+//! in bytes and the checksum, in eight hexadecimal digits, of the JSON text that follows. A change
+//! writes a new file next to the old one, flushes it, renames it over the old one and flushes the
+//! directory. A lock on a separate file serialises changes of several processes, so none is lost.
 //!
 //! A file that another user could have changed is refused. File and directory must belong to this
-//! user or root, and no other user may have permission to write them.
+//! user or root. No other user may have permission to write the file, nor the directory unless it
+//! has the sticky bit.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! Assigns guest addresses, durably before their use and only once.
+//! Assigns guest addresses, durably before their use.
 //!
 //! While the window has room, no two objects of a store share an address, so any two objects can be
 //! mapped by one guest. Later, an object can get addresses of another application's objects, except

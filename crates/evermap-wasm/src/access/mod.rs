@@ -230,7 +230,7 @@ impl AccessTable {
     }
 
     /// Removes objects that no longer exist from the table, so they no longer count in a quota.
-    /// Their addresses are not assigned again.
+    /// Their addresses are not assigned again to applications that could map them.
     ///
     /// # Errors
     /// `DamagedTable` and I/O errors.

@@ -27,7 +27,7 @@ pub enum Level {
     Write,
 }
 
-/// A range of guest addresses, assigned for good.
+/// A range of guest addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressRange {
     pub(super) base: u64,
@@ -171,7 +171,7 @@ impl Table {
         }
     }
 
-    /// Removes the objects that no longer exist, and the rights to them.
+    /// Removes the objects that no longer exist, and the rights to them except the level *none*.
     pub(super) fn forget(&mut self, exists: &impl Fn(&str) -> bool) {
         let mut gone = BTreeMap::new();
         self.objects.retain(|name, object| {
