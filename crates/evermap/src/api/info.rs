@@ -34,7 +34,8 @@ pub struct ObjectInfo {
     pub root_bytes: u64,
     /// Statistics of the object's allocator.
     pub heap: HeapStatistics,
-    /// How a protected session blocks stores to the object's memory.
+    /// Write protection that a session has in effect. [`Nothing`](ActiveProtection::Nothing) unless
+    /// the information is from a protected session.
     pub protection: ActiveProtection,
 }
 

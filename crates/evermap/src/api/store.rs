@@ -95,7 +95,7 @@ impl Store {
     ///
     /// # Errors
     /// `AlreadyExists`, `InvalidName`, `DiskFull`, and the errors of building the root. The store
-    /// is unchanged after an error.
+    /// is unchanged after an error, except perhaps after `DurabilityUnknown`.
     pub fn create<T, S>(&self, name: &str, source: S) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -162,7 +162,8 @@ impl Store {
     /// Creates an object without a root, for [`write_raw`](Store::write_raw). Durable on return.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `DiskFull`. The store is unchanged after an error.
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`. The store is unchanged after an error, except
+    /// perhaps after `DurabilityUnknown`.
     pub fn create_raw(&self, name: &str) -> Result<()> {
         let mut batch = self.batch()?;
         batch.create_raw(name)?;

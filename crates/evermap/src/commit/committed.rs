@@ -88,7 +88,8 @@ impl Committed {
         self.file_length = file_length;
     }
 
-    /// Calls `map` while no fork can happen, to change mappings of the file.
+    /// Calls `map` to change mappings of the file. A fork waits for it. A fork that has waited too
+    /// long leaves the mappings out of the child.
     pub(super) fn while_mapping<R>(&self, map: impl FnOnce() -> R) -> R {
         let _mapped = lock(&self.mapped);
         map()

@@ -162,7 +162,7 @@ impl WriteOptions {
 
     /// Sets the bytes of changed pages, and of their changes, that a session may keep in memory
     /// after their commit: storing to such a page again costs less than half. Default: 256 MiB.
-    /// While readers have an older commit open it can keep more, up to the size of the log.
+    /// While readers have the object open it can keep more, up to the size of the log.
     pub fn hot_bytes_max(mut self, bytes: u64) -> WriteOptions {
         self.hot_bytes_max = bytes;
         self

@@ -150,8 +150,7 @@ impl ArenaRegistry {
         self.entries.iter().map(|entry| (entry.base, entry.length)).collect()
     }
 
-    /// Removes the entries of a store, because another one is created in its directory, or because
-    /// its arenas are recorded anew.
+    /// Removes the entries of a store, before its current arenas are recorded.
     pub(in crate::api) fn remove(&mut self, store: &Path) {
         self.retain(|entry| entry.store != store);
     }

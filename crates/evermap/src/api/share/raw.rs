@@ -82,7 +82,8 @@ impl RawShared {
     }
 
     /// Returns the address ranges of the object: base and bytes of each. The thread that writes
-    /// gets the ranges that the file backs now. Other threads get those of the last commit.
+    /// gets the ranges that the file backs now. Other threads get those as of the last commit or
+    /// call of [`set_root`](RawShared::set_root).
     pub fn regions(&self) -> Vec<(u64, u64)> {
         match Turn::resume(&self.core) {
             Some(turn) => turn.session().regions(),

@@ -32,8 +32,8 @@ pub(crate) const FIRST_CHUNKS: u64 = 16;
 /// Source of an object's addresses: its store.
 pub(crate) trait Addresses: Send + Sync {
     /// Leases `bytes` of addresses for this process, chunk-aligned, or aligned like a huge page if
-    /// they are many. No other process gets them until they are recorded in the catalog or this
-    /// process ends.
+    /// they are many. No other process gets them, unless they are released, or this process ends
+    /// before the catalog records them.
     fn lease(&self, bytes: u64) -> Result<u64>;
     /// Releases a lease that was not recorded.
     fn release(&self, base: u64, bytes: u64);

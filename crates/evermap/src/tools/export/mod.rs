@@ -1,8 +1,8 @@
 //! Exports one object to a file or a pipe, for an import into another store or on another machine.
 //!
 //! An export contains the last commit, read through an image and checked before anything is
-//! written. Only metadata pages and pages with allocated blocks are written, and no checksum
-//! tables; the import recomputes them.
+//! written. Only metadata pages and pages with allocated blocks are written, without pages of
+//! zeros. Checksum tables are left out; the import recomputes them.
 
 mod file;
 mod import;

@@ -390,9 +390,9 @@ impl Work<'_> {
 /// Undoes the last rebase of a store: restores its old files byte for byte.
 ///
 /// # Errors
-/// `NothingKept` if there are no old files. `Busy` as for a [`rebase`]. `ChangedSince` if the store
-/// was changed since the rebase and `force` is false; an undo loses these changes. On error the
-/// store is unchanged.
+/// `NothingKept` if there are no old files. `Busy` in the cases in which [`rebase`] returns it.
+/// `ChangedSince` if the store was changed since the rebase and `force` is false; an undo loses
+/// these changes. On error the store is unchanged.
 ///
 /// ```
 /// use evermap::{Store, tools};
