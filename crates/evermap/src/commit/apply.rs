@@ -2,8 +2,8 @@
 //!
 //! Invariants: a commit is applied only after it is durable in the log, and not while a reader has
 //! an older commit mapped. The log is reset or removed only after the object file was flushed
-//! following an apply, or was replaced by a flushed copy with everything applied. A failed apply loses nothing: overlay, private pages and log stay, and a
-//! later commit tries again.
+//! following an apply, or was replaced by a flushed copy with everything applied. A failed apply
+//! loses nothing: overlay, private pages and log stay, and a later commit tries again.
 
 use std::sync::Arc;
 

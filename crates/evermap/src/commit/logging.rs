@@ -36,8 +36,8 @@ pub(super) struct Logging {
     /// Number of the last commit that is in the log.
     sequence: u64,
     flusher: Option<Flusher>,
-    /// No page from this number on is in the log. The file may be cut only at or after this page:
-    /// a replay would overwrite later growth in place of logged pages.
+    /// No page from this number on is in the log. The file may be cut only at or after this page: a
+    /// replay would overwrite later growth in place of logged pages.
     logged_end: u64,
     /// Lines of a permanent log that are not in the overlay. The process that applied them may have
     /// failed to flush them, and the kernel then takes such pages for clean. So a checkpoint writes
@@ -320,8 +320,8 @@ impl Logging {
         Ok(())
     }
 
-    /// Lines that another process applied and this session did not flush, with the newer lines
-    /// that this session applied over them.
+    /// Lines that another process applied and this session did not flush, with the newer lines that
+    /// this session applied over them.
     pub(super) fn applied_elsewhere(&self) -> &Overlay {
         &self.applied_elsewhere
     }

@@ -2,8 +2,9 @@
 //!
 //! An overlay holds the newest image of every line in a log's records, and of every line that is
 //! staged for the log. A committed page is the file's page with the overlay's lines over it:
-//! writers compare with it and roll back to it, readers and recovery build it. Laying an overlay over pages that already have part of it changes
-//! nothing more, so a crash at any point of an apply is harmless. Page 0 must be written last.
+//! writers compare with it and roll back to it, readers and recovery build it. Laying an overlay
+//! over pages that already have part of it changes nothing more, so a crash at any point of an
+//! apply is harmless. Page 0 must be written last.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -8,8 +8,9 @@
 //! Invariants. The file is read and written under an exclusive lock on a separate lock file, which
 //! is never replaced. It is a kernel lock, so it ends with its holder. Entries are appended, or the
 //! whole file is replaced by rename. A kill leaves at most a torn last line, which the next append
-//! terminates. Readers skip it, or take it for the arena of a store with a shorter path. A store is recorded before it has a catalog, and counts as existing
-//! while it has its directory `objects`, which is created before the store asks for an arena.
+//! terminates. Readers skip it, or take it for the arena of a store with a shorter path. A store is
+//! recorded before it has a catalog, and counts as existing while it has its directory `objects`,
+//! which is created before the store asks for an arena.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

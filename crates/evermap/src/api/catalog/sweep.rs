@@ -1,8 +1,9 @@
 //! Removes files that killed processes left: unfinished objects, and objects not completely
 //! removed.
 //!
-//! Runs once per process and store, after the first object was added, replaced or removed. A file in progress differs
-//! from an abandoned one by its creator's token, a lock that ends with its holder.
+//! Runs once per process and store, after the first object was added, replaced or removed. A file
+//! in progress differs from an abandoned one by its creator's token, a lock that ends with its
+//! holder.
 
 use tracing::{debug, warn};
 

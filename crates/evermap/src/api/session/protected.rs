@@ -300,8 +300,8 @@ impl Protected<RawSession> {
         self.protector.as_deref().map_or(Ok(()), Protector::begin)
     }
 
-    /// Ends what [`begin_write`](Protected::begin_write) began. Returns false if there
-    /// was nothing to end. Without protection it returns true.
+    /// Ends what [`begin_write`](Protected::begin_write) began. Returns false if there was nothing
+    /// to end. Without protection it returns true.
     pub fn end_write(&self) -> bool {
         self.protector.as_deref().is_none_or(Protector::end)
     }

@@ -46,8 +46,7 @@ impl RawRoot {
 
 /// An object open for writing, independent of the root's type. See [`Session`](crate::Session) for
 /// what the methods guarantee. None of them interprets the program's data in the object, except
-/// that [`commit`](RawSession::commit) searches it for
-/// [foreign pointers](crate::ForeignPointers).
+/// that [`commit`](RawSession::commit) searches it for [foreign pointers](crate::ForeignPointers).
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;

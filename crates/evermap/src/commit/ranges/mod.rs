@@ -60,9 +60,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Covers `parts`, given by first and end of each, without the `legal` ranges if
-    /// [`RANGES_MAX`] ranges suffice for that. The caller must check a word against the legal
-    /// ranges again.
+    /// Covers `parts`, given by first and end of each, without the `legal` ranges if [`RANGES_MAX`]
+    /// ranges suffice for that. The caller must check a word against the legal ranges again.
     pub(super) fn new(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Ranges {
         let parts = joined(parts, legal);
         let mut ranges = Ranges {

@@ -32,8 +32,8 @@ const HOLE_CHUNKS_MIN: usize = 16;
 
 impl Writer {
     /// Punches holes in place of free chunks where at least `chunks_min` of them are adjacent,
-    /// after committing all stores. Returns the number of bytes; 0 while readers are in the way,
-    /// or if the file system has no holes.
+    /// after committing all stores. Returns the number of bytes; 0 while readers are in the way, or
+    /// if the file system has no holes.
     ///
     /// The order matters. First a commit records that these chunks are holes and that their
     /// checksums are unknown. Then the holes are punched and flushed, before any page is taken for
