@@ -35,11 +35,12 @@
  * image.
  *
  * FORK. A child has no handles: every function returns EM_FORKED there, including evermap_load().
- * Only if its parent did not use the library before the fork, the child can use it itself. The child
- * has the memory of an image like any memory, at the address that the parent got: neither sees the
- * other's writes (with method "clone", it does). An image that is still being loaded is in the child if the fork may wait for it
- * (EM_LOAD_FORK_FINISH, the default); else its addresses are unmapped in the child, and touching
- * them is a fault. Programs that are started (posix_spawn, vfork and exec) are not affected.
+ * Only if its parent did not use the library before the fork, the child can use it itself. The
+ * child has the memory of an image like any memory, at the address that the parent got: neither
+ * sees the other's writes (with method "clone", it does). An image that is still being loaded is in
+ * the child if the fork may wait for it (EM_LOAD_FORK_FINISH, the default); else its addresses are
+ * unmapped in the child, and touching them is a fault. Programs that are started (posix_spawn,
+ * vfork and exec) are not affected.
  */
 #ifndef EVERMAP_LOAD_H
 #define EVERMAP_LOAD_H

@@ -22,8 +22,8 @@
  * NULL with errno set. em_last_error_message() of evermap.h returns the sentence with cause and
  * remedy, which perror() does not have. All four may be called from any thread; no thread may store
  * to the heap's blocks during nvcommit(). In a forked child they fail with EM_FORKED; the blocks
- * can be read there, as they were at the fork. em_object_of() returns the heap's object for any of its
- * blocks.
+ * can be read there, as they were at the fork. em_object_of() returns the heap's object for any of
+ * its blocks.
  *
  * The heap's root is a table of names that any program can read; its tag is "evermap.nvheap.1":
  *

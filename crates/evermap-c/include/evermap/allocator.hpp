@@ -56,7 +56,7 @@ inline constexpr std::uintptr_t no_object = 0;
 /** Value of an allocator of the process's heap. No object begins there. */
 inline constexpr std::uintptr_t heap_of_process = 1;
 
-/** The object that this thread allocated from last. */
+/** The object that this thread looked up last. */
 struct last_object {
   std::uintptr_t anchor;
   em_object* object;
@@ -197,7 +197,7 @@ inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept 
  */
 class scope {
  public:
-  /** Scope of the object that owns `address`. */
+  /** Scope of the object with this first address. */
   explicit scope(std::uintptr_t first_address) noexcept : before_(detail::constructing_for) {
     detail::constructing_for = first_address;
   }
@@ -314,7 +314,7 @@ class allocator {
     detail::deallocate(anchor_, block, alignof(T));
   }
 
-  /** Constructs an element: with this allocator if the type uses one, and in this object's
+  /** Constructs an element: with this allocator if the type takes one, else in this object's
    * scope. */
   template <class U, class... Args>
   void construct(U* place, Args&&... args) {

@@ -110,7 +110,7 @@ T make_using(const A& a, Args&&... args) {
       builder<T>::arguments(a, std::forward<Args>(args)...));
 }
 
-/** Like `made`, but deferred. */
+/** Like `make_using`, but deferred. */
 template <class T, class A, class... Args>
 auto delay(const A& a, Args&&... args) {
   return std::tuple(delayed{[&a, all = std::tuple<Args&&...>(std::forward<Args>(args)...)]() -> T {

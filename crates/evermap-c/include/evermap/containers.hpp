@@ -27,7 +27,7 @@
 
 namespace evermap {
 
-/** A string in an object. Up to 15 bytes are stored inside it. */
+/** A string in an object. Short text (up to 15 bytes, 22 with libc++) is stored inside it. */
 template <class Char, class Traits = std::char_traits<Char>>
 using basic_string = std::basic_string<Char, Traits, allocator<Char>>;
 using string = basic_string<char>;

@@ -1,6 +1,7 @@
 /**
  * @file Errors as exceptions: one class per status of `evermap.h`, all derived from
- * `evermap::error`. The message is the library's sentence with cause, place and remedy.
+ * `evermap::error`, and `bad_alloc` for failed allocations. The message is the library's sentence with
+ * cause, place and remedy.
  */
 #ifndef EVERMAP_ERROR_HPP
 #define EVERMAP_ERROR_HPP
@@ -93,7 +94,7 @@ using malformed = status_error<EM_MALFORMED>;
 
 /** A failed allocation, thrown by allocators and `make`, so that code which only knows
  * `std::bad_alloc` works. (It is not an `evermap::error`: an exception with two `std::exception`
- * bases would be caught by neither name.) */
+ * bases would not be caught as a `std::exception`.) */
 class bad_alloc : public std::bad_alloc {
  public:
   bad_alloc(em_status status, std::string message)

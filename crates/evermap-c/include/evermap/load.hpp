@@ -152,12 +152,12 @@ class image {
   void ensure(std::size_t begin, std::size_t length) const {
     detail::check(evermap_image_ensure(image_, begin, length));
   }
-  /** Requests that these bytes be loaded before others, without waiting. Errors:
+  /** Requests that these bytes of an on-demand image be loaded before others. Errors:
    * `out_of_bounds`, `busy`, `closed`. */
   void want(std::size_t begin, std::size_t length) const {
     detail::check(evermap_image_want(image_, begin, length));
   }
-  /** Waits until the whole image is loaded. Errors: as `ensure`. */
+  /** Waits until everything is loaded that no advice excluded. Errors: as `ensure`. */
   void wait() const { detail::check(evermap_image_wait(image_)); }
   /** Declares the expected use of these bytes; no thread may access them during the call.
    * Errors: `out_of_bounds`, `busy`, `closed`, and the errors of a load if it reads. */
@@ -320,7 +320,7 @@ class loader {
     recording_ = std::move(path);
     return *this;
   }
-  /** Loads by the recording in this file. */
+  /** Loads by the recording in this file, if it matches. */
   loader& replay(std::filesystem::path path) {
     replay_ = std::move(path);
     return *this;

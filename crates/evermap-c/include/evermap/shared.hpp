@@ -58,8 +58,9 @@ class shared : public detail::open_object {
     const T* root_;
   };
 
-  /** A write section of one thread: readers wait until it ends. It ends in the thread that began
-   * it. Uncommitted changes are then dropped, with a line on stderr. */
+  /** A write section of one thread: readers wait until it ends, or with `early_read` only until a
+   * commit's flush begins. It ends in the thread that began it. Uncommitted changes are then
+   * dropped, with a line on stderr. */
   class [[nodiscard]] writer {
    public:
     writer(const writer&) = delete;
@@ -100,7 +101,8 @@ class shared : public detail::open_object {
     T* root_;
   };
 
-  /** Opens an object. Creates it, with a root of `T()`, if it does not exist, and commits that.
+  /** Opens an object. Creates it if it does not exist, unless `create` is false. If it has no
+   * root, makes `T()` the root and commits that.
    * Errors: `schema_mismatch` when its root is of another type; the errors of `store::write`. */
   shared(store& from, std::string_view name, const share_options& options = {})
       : shared(from, name, options_for(from, name, options)) {}

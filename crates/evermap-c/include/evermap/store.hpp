@@ -28,7 +28,7 @@ namespace evermap {
 /** Options for opening and creating stores; fields that are not set are the defaults of
  * `em_store_options`. */
 struct store_options {
-  /** Maximum wait for an object that another user has open. */
+  /** Maximum wait for an object that another process has open. */
   std::chrono::milliseconds busy_timeout{0};
   /** Maximum wait for another process that changes the list of objects; zero: 10 s. */
   std::chrono::milliseconds catalog_timeout{0};
@@ -236,8 +236,8 @@ class open_object {
 }  // namespace detail
 
 /** Scope in which a protected object may be stored to, from `session.begin_write()`. With keys
- * it applies to this thread, and must end in it. For an object that is not protected it does
- * nothing. */
+ * it applies to this thread, and must end in it. For an object that is neither protected nor
+ * `shared` it does nothing. */
 class [[nodiscard]] write_scope {
  public:
   /** Errors: `read_only`, `busy`, and errors of the kernel. */
@@ -354,7 +354,8 @@ class session : public detail::open_object {
   }
 
   /** Opens an object with `write_options.protection` to stores, for the lifetime of the result.
-   * The session's own functions do not need it, except `make` and containers, which store. */
+   * Only functions that store values need it: `make`, `find_or_make_root`, `destroy`, and those of
+   * containers. The session's other functions do not. */
   write_scope begin_write() { return write_scope(handle()); }
   /** Returns the protection that is in effect. */
   em_protection protection() const { return static_cast<em_protection>(info().protection); }
@@ -490,8 +491,9 @@ class snapshot : public detail::open_object {
   }
 
   /** Moves to the newest commit; false when this is the newest. Pointers into the older one
-   * dangle then. Errors: `busy` when this process has it open elsewhere too; after other errors
-   * it is closed. */
+   * dangle then. Errors: `busy` when this process has it open elsewhere too, and `damaged` for a
+   * bad page that `verify` found: it is unchanged then. If the newer commit cannot be opened, it
+   * is closed. */
   bool refresh() {
     bool changed = false;
     detail::check(em_refresh(handle(), &changed));
@@ -511,7 +513,7 @@ class snapshot : public detail::open_object {
   snapshot(em_store* store, std::string_view name) : open_object(store, name, EM_READ, nullptr) {}
 };
 
-/** A directory of objects. Sessions and snapshots outlive it. */
+/** A directory of objects. Sessions and snapshots may outlive it. */
 class store {
  public:
   /** Opens the store in a directory: some 20 us. Errors: `no_store`, `address_taken`, ... */

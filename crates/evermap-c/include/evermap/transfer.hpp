@@ -150,7 +150,7 @@ report run(const options& chosen, F&& call) {
 
 /** Copies a file, or a directory with all its contents. Errors: `disk_full`, `source_changed`,
  * `differs`, `refused`, `cancelled`, `not_permitted`, `busy`, `invalid_argument`, `io_error`;
- * the target is unchanged then. */
+ * an existing file is unchanged then, and a directory may be copied in part. */
 inline report copy(const std::filesystem::path& source, const std::filesystem::path& target,
                    const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
@@ -168,8 +168,9 @@ inline report move(int source, int target, const options& chosen = {}) {
 }
 
 /** Sends a file to a receiver at `address`: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". On return
- * the receiver has published the file, unless it discards the data or the bytes are raw. Errors:
- * `peer`, `source_changed`, `differs`, `refused`, `cancelled`, `not_permitted`, `io_error`. */
+ * the receiver has published the file, unless it discards the data, its target is not a regular
+ * file, or the bytes are raw. Errors: `peer`, `source_changed`, `differs`, `refused`, `cancelled`,
+ * `not_permitted`, `io_error`. */
 inline report send(const std::filesystem::path& source, const std::string& address,
                    const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {

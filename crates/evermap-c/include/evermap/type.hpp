@@ -109,8 +109,8 @@ struct pointee<T, std::void_t<typename T::element_type>> {
   using type = typename T::element_type;
 };
 
-/** Types that a type is made of, as far as templates tell. Recursion ends because a class type
- * is described by its name and size only, unless it names its elements. */
+/** Types that a type is made of, as far as templates tell. Recursion ends at a class type that
+ * does not name its elements, and at the depth limit of `describer`. */
 template <class T>
 struct parts {
   template <class F>

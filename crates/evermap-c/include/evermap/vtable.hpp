@@ -42,14 +42,14 @@ struct vtable_example {
 
 namespace detail {
 
-/** Maximum length of a group; a longer one is treated as an error. */
+/** Maximum length of a group: no more words are read. */
 inline constexpr std::size_t vtable_words_max = 4096;
 
 /** Tables of one class in this process. */
 struct vtable_group {
   const std::uintptr_t* first = nullptr;
   std::size_t words = 0;
-  /** Positions at which the tables in the group begin: values of the class point to these. */
+  /** Hash of the positions at which the tables in the group begin. */
   std::uint64_t shape = 0;
 };
 
