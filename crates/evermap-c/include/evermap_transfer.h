@@ -72,9 +72,9 @@ typedef struct em_explanation {
 /** Called with each explanation; return false to stop. */
 typedef bool (*em_explanation_callback)(const em_explanation *explanation, void *context);
 
-/** Called about ten times a second while bytes are moved, and once at the end, with the bytes
+/** Called about ten times a second while bytes are moved, and once after success, with the bytes
  * that have arrived and the total (0 if unknown). Return false to end the transfer with
- * EM_CANCELLED. */
+ * EM_CANCELLED; after success this has no effect. */
 typedef bool (*em_progress_callback)(uint64_t arrived_bytes, uint64_t total_bytes, void *context);
 
 /** Options for a transfer. Start with EM_TRANSFER_OPTIONS_DEFAULT; a zero or NULL is the default

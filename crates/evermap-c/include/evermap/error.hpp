@@ -1,7 +1,7 @@
 /**
  * @file Errors as exceptions: one class per status of `evermap.h`, all derived from
- * `evermap::error`, and `bad_alloc` for failed allocations. The message is the library's sentence with
- * cause, place and remedy.
+ * `evermap::error`, and `bad_alloc` for failed allocations. The message is the library's sentence
+ * with cause, place and remedy.
  */
 #ifndef EVERMAP_ERROR_HPP
 #define EVERMAP_ERROR_HPP
