@@ -119,8 +119,9 @@ impl SandboxOptions {
 
     /// Opens a sandbox on the store in `directory`. Creates the store if it does not exist.
     ///
-    /// # Errors `Engine` for options that do not work with mapped objects, `Module` for options
-    /// that wasmtime rejects, `GuardTooLate`, and the store's errors.
+    /// # Errors
+    /// `Engine` for options that do not work with mapped objects, `Module` for options that
+    /// wasmtime rejects, `GuardTooLate`, and the store's errors.
     pub fn open(mut self, directory: impl AsRef<Path>) -> Result<Sandbox> {
         let guard = self.guard.then(FaultGuard::install).transpose()?;
         self.config
@@ -313,8 +314,9 @@ impl Sandbox {
     /// Starts an instance of a module as an application. The module must be bound to the
     /// application, or the application has no bindings.
     ///
-    /// # Errors `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`,
-    /// `Module`, and the errors of reading the access table.
+    /// # Errors
+    /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`, and the
+    /// errors of reading the access table.
     pub fn start(
         &self,
         module: &Module,

@@ -231,7 +231,8 @@ impl Object {
 
     /// Ends the scope that [`begin_write`](Object::begin_write) began.
     ///
-    /// # Errors `INVALID_ARGUMENT` for a protected object without a scope, `READ_ONLY`.
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a protected object without a scope, `READ_ONLY`.
     pub fn end_write(&self) -> Result<()> {
         match &self.access {
             Access::Writing(_) | Access::Shared(_) => Ok(()),
