@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use documents::document;
-use programs::{Outcome, Programs, listed, top, version_of};
+use programs::{Outcome, Programs, list_lines, repository, version_of};
 
 /// Numbers of items in documents. The largest XML and JSON documents have about a megabyte.
 const SIZES: [usize; 3] = [1, 150, 6000];
@@ -43,10 +43,10 @@ fn keeps_its_tree(example: &str, question: &str) {
     let programs = Programs::build(&[&format!("{example}/")]);
     let Some(program) = programs.get(example) else { return };
     let seed = seed();
-    for things in SIZES {
-        let text = document(&program.format, seed, things);
-        let places = program.walks_like_a_fresh_parse(&text, question, WALKS);
-        assert_addresses_vary(&places);
+    for items in SIZES {
+        let text = document(&program.format, seed, items);
+        let addresses = program.walks_like_a_fresh_parse(&text, question, WALKS);
+        assert_addresses_vary(&addresses);
     }
     let tree = program.build(&document(&program.format, seed, SIZES[1]));
     let before = tree.run("walk").answer();
@@ -60,10 +60,10 @@ fn keeps_its_tree(example: &str, question: &str) {
 }
 
 /// Asserts that programs ran at different addresses if the system randomises them.
-fn assert_addresses_vary(places: &BTreeSet<String>) {
+fn assert_addresses_vary(addresses: &BTreeSet<String>) {
     let randomised = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space");
     match randomised.as_deref().map(str::trim) {
-        Ok("2") => assert!(places.len() > 1, "all programs ran at the same address: {places:?}"),
+        Ok("2") => assert!(addresses.len() > 1, "all ran at the same address: {addresses:?}"),
         other => eprintln!("SKIPPED: address space randomisation is {other:?} here"),
     }
 }
@@ -108,7 +108,7 @@ fn a_tree_of_another_library_is_refused_and_named() {
 #[test]
 fn documents_that_others_wrote_are_walked_like_a_fresh_parse() {
     let root = std::env::var_os("EVERMAP_CORPUS")
-        .map_or_else(|| top().join("../shared/corpus"), PathBuf::from);
+        .map_or_else(|| repository().join("../shared/corpus"), PathBuf::from);
     let Ok(folder) = std::fs::read_dir(root.join("xml")) else {
         eprintln!("SKIPPED: no corpus at {} (set EVERMAP_CORPUS)", root.display());
         return;
@@ -130,11 +130,11 @@ fn cells(line: &str) -> Vec<&str> {
 
 #[test]
 fn the_table_of_libraries_matches_runs() {
-    let page = std::fs::read_to_string(top().join("docs/libraries.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/libraries.md")).unwrap();
     let rows: Vec<Vec<&str>> =
         page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
     let in_table: BTreeSet<&str> = rows.iter().map(|row| row[0]).collect();
-    let in_list = listed();
+    let in_list = list_lines();
     let sources: BTreeSet<&str> = in_list.iter().map(|each| each.source.as_str()).collect();
     assert_eq!(in_table, sources, "docs/libraries.md and examples/libraries/libraries.txt differ");
 
@@ -158,7 +158,7 @@ fn the_table_of_libraries_matches_runs() {
         if outcomes != [read_only, writable] {
             wrong.push(format!("{source} {version}: {outcomes:?}, not {read_only}, {writable}"));
         }
-        let found = program.leads_to(&text);
+        let found = program.foreign_targets(&text);
         if found.is_empty() != foreign.starts_with("none") {
             wrong.push(format!("{source} {version}: the audit found {found:?}, not {foreign}"));
         }

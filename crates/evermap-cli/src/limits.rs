@@ -35,23 +35,24 @@ pub fn read_all(
         return Err(too_long());
     }
     let mut bytes = Vec::new();
-    let mut more = |bytes: &mut Vec<u8>, wanted: usize| -> Result<bool, Failure> {
+    // Returns true if the source may have more bytes.
+    let mut read_more = |bytes: &mut Vec<u8>, wanted: usize| -> Result<bool, Failure> {
         memory::fallible(|| bytes.try_reserve(wanted))
             .map_err(|_| failed(io::Error::new(io::ErrorKind::OutOfMemory, NO_MEMORY)))?;
         let read = source.take(wanted as u64).read_to_end(bytes).map_err(failed)?;
         Ok(read == wanted)
     };
-    let mut goes_on = more(&mut bytes, FIRST_BYTES)?;
-    check(&bytes, !goes_on)?;
+    let mut has_more = read_more(&mut bytes, FIRST_BYTES)?;
+    check(&bytes, !has_more)?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_long());
     }
-    while goes_on {
+    while has_more {
         let rest = usize::try_from(expected_bytes).unwrap_or(0).saturating_sub(bytes.len());
         let left = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(bytes.len());
         // One byte beyond the limit distinguishes a source of the maximum length from a longer one.
         let wanted = rest.max(bytes.len()).min(left).saturating_add(1);
-        goes_on = more(&mut bytes, wanted)?;
+        has_more = read_more(&mut bytes, wanted)?;
         if bytes.len() as u64 > bytes_max {
             return Err(too_long());
         }

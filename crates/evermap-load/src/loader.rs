@@ -21,7 +21,7 @@ use crate::methods::takeover::takeover;
 use crate::methods::{Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
-    BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Options, Order,
+    Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Options, Order, SHORT_BYTES_MAX,
     maps_anyway, plan,
 };
 use crate::recording::Recording;
@@ -198,7 +198,7 @@ impl Loader {
     pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
         let (part, mut facts) = self.gather(&source, share)?;
-        let promised = share.reserve(&mut facts);
+        let reservation = share.reserve(&mut facts);
         let replay = self.recording_mode.plan(&source, &part)?;
         let mut options = replay.options(&self.options);
         share.limit(&mut options, &facts);
@@ -214,7 +214,7 @@ impl Loader {
         let may_map = options.may_map || job.source.is_unchangeable;
         let load = Load { job, options, replay, may_map, resident_bytes, share };
         let image = load.load(choices)?;
-        promised.keep_if(image.method().is_private());
+        reservation.keep_if(image.method().is_private());
         Ok(image)
     }
 
@@ -224,8 +224,8 @@ impl Loader {
         let options = &self.options;
         let pages = Part::new(range.clone(), page_bytes() as u64);
         let has_no_recording = matches!(self.recording_mode, RecordingMode::Nothing);
-        let is_brief = pages.bytes() < BRIEF_BYTES_MAX && options.cache != Cache::Drop;
-        if has_no_recording && is_brief && options.method.is_none() {
+        let is_short = pages.bytes() < SHORT_BYTES_MAX && options.cache != Cache::Drop;
+        if has_no_recording && is_short && options.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
         // Samples can only show that mapping is best, so they are of no use if it is not allowed.

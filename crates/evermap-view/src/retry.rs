@@ -45,8 +45,8 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
     // Written first: the attempt takes a while, and another visit must not start a second one.
     let attempts =
         RetryNote::of(&store, &target.key(), retry.layout).map_or(0, |note| note.attempts);
-    let note = RetryNote { tried_ns: now_ns(), attempts: attempts.saturating_add(1) };
-    note.note(&store, &target.key(), retry.layout)?;
+    let attempt = RetryNote { tried_ns: now_ns(), attempts: attempts.saturating_add(1) };
+    attempt.note(&store, &target.key(), retry.layout)?;
     let Ok(found) = StoredPage::open(&store, &target.key(), retry.layout) else { return Ok(false) };
     let Ok(manifest) = found.manifest() else { return Ok(false) };
     drop(found);
@@ -56,7 +56,7 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
         manifest.check(retry.layout, &fetcher, MissingPolicy::RequestAgain, Some(deadline));
     // New responses are cached first, so the layout does not fetch them again.
     fetcher.flush_cache();
-    let whole = match verdict {
+    let is_complete = match verdict {
         Verdict::Good(unresolved) => unresolved.unknown.is_empty() && unresolved.missing.is_empty(),
         Verdict::Stale(_) => {
             let options = VisitOptions { cold: true, ..options };
@@ -70,7 +70,7 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
             return Ok(true);
         }
     };
-    if whole {
+    if is_complete {
         RetryNote::forget(&store, &target.key(), retry.layout)?;
     }
     Ok(false)

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::staged::{here, staged};
 
 /// Returns the repository's root.
-pub fn top() -> PathBuf {
+pub fn repository() -> PathBuf {
     here().join("../..")
 }
 
@@ -27,8 +27,9 @@ pub struct Listed {
 }
 
 /// Returns all lines of the list.
-pub fn listed() -> Vec<Listed> {
-    let list = std::fs::read_to_string(top().join("examples/libraries/libraries.txt")).unwrap();
+pub fn list_lines() -> Vec<Listed> {
+    let list =
+        std::fs::read_to_string(repository().join("examples/libraries/libraries.txt")).unwrap();
     let lines = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let fields = lines.map(|line| line.split_whitespace().map(str::to_string).collect());
     fields
@@ -61,7 +62,7 @@ impl Programs {
     pub fn build(prefixes: &[&str]) -> Programs {
         let directory = tempfile::tempdir().unwrap();
         let evermap = staged().display();
-        let output = Command::new(top().join("examples/libraries/build.sh"))
+        let output = Command::new(repository().join("examples/libraries/build.sh"))
             .arg(directory.path())
             .args(prefixes)
             .env("EVERMAP_CFLAGS", format!("-Werror -I{evermap}/include"))
@@ -73,7 +74,7 @@ impl Programs {
         for line in said.lines().filter(|line| line.starts_with("skipped:")) {
             eprintln!("SKIPPED{}", line.trim_start_matches("skipped"));
         }
-        Programs { directory, listed: listed() }
+        Programs { directory, listed: list_lines() }
     }
 
     /// Returns an example by its folder, unless its library isn't installed.
@@ -134,7 +135,7 @@ impl Program {
 
     /// Parses in an object, and audits it while the parsing process still exists. Returns the files
     /// and stacks of that process that pointers in the object lead to.
-    pub fn leads_to(&self, text: &str) -> BTreeSet<String> {
+    pub fn foreign_targets(&self, text: &str) -> BTreeSet<String> {
         let directory = tempfile::tempdir().unwrap();
         let (store, file) = (directory.path().join("store"), directory.path().join("document"));
         std::fs::write(&file, text).unwrap();
@@ -183,15 +184,15 @@ impl Program {
     ) -> BTreeSet<String> {
         let parsed = self.parse(text, Some(question));
         let tree = self.build(text);
-        let mut places = BTreeSet::from([parsed.value("program_at")]);
+        let mut addresses = BTreeSet::from([parsed.value("program_at")]);
         for _ in 0..walks {
             let walked = self.run(&["walk".into(), tree.store.clone().into(), question.into()]);
             assert_eq!(walked.answer(), parsed.answer());
             assert_eq!(walked.value("found"), parsed.value("found"));
             assert_eq!(walked.number("walk_allocations"), 0, "{:?} allocated", self.path);
-            places.insert(walked.value("program_at"));
+            addresses.insert(walked.value("program_at"));
         }
-        places
+        addresses
     }
 }
 

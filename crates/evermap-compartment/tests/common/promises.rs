@@ -13,11 +13,12 @@ pub fn test(promises: &[Promise], name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the names that contain the first argument without a leading `-`, or all names if there
-/// is none.
-pub fn wanted<'a>(promises: &'a [Promise], words: &[&str]) -> Vec<&'a str> {
-    let word = words.iter().find(|word| !word.starts_with('-')).copied().unwrap_or_default();
-    promises.iter().map(|(name, _)| *name).filter(|name| name.contains(word)).collect()
+/// Returns the names selected by the command line: those that contain its first argument, not
+/// counting options. Without one, returns all names.
+pub fn selected<'a>(promises: &'a [Promise], arguments: &[&str]) -> Vec<&'a str> {
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let filter = filter.copied().unwrap_or_default();
+    promises.iter().map(|(name, _)| *name).filter(|name| name.contains(filter)).collect()
 }
 
 /// Returns the command that runs the test of a promise in a new process.
@@ -25,22 +26,22 @@ pub fn process_of(name: &str) -> Command {
     this_program(&["--promise", name])
 }
 
-/// Runs a promise's process, prints the result with the name and `who`, and returns true on
-/// success.
-pub fn passes(name: &str, who: &str, mut process: Command) -> bool {
+/// Runs a promise's process and returns true on success. Prints the result after the name and
+/// `user_note`.
+pub fn passes(name: &str, user_note: &str, mut process: Command) -> bool {
     let output = process.output().unwrap();
-    let well = output.status.success();
-    println!("test {name}{who} ... {}", if well { "ok" } else { "FAILED" });
-    if !well {
+    let succeeded = output.status.success();
+    println!("test {name}{user_note} ... {}", if succeeded { "ok" } else { "FAILED" });
+    if !succeeded {
         let [out, err] = [&output.stdout, &output.stderr].map(|o| String::from_utf8_lossy(o));
         println!("{:?}\n{out}{err}", output.status);
     }
-    well
+    succeeded
 }
 
 /// Returns the exit code of the test program.
-pub fn end(all_kept: bool) -> ExitCode {
-    if all_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+pub fn exit_code(all_passed: bool) -> ExitCode {
+    if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Returns a command that starts this program with other arguments.

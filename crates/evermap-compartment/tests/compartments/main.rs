@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         ["--promise", name] => promises::test(PROMISES, name),
         ["--fault", place, path] => faults::touch(place, Path::new(path)),
         ["--measure"] => measure::run(),
-        _ => run_all(&promises::wanted(PROMISES, &words)),
+        _ => run_all(&promises::selected(PROMISES, &words)),
     }
 }
 
@@ -53,7 +53,7 @@ fn run_all(names: &[&str]) -> ExitCode {
         return without_keys();
     }
     let broken = names.iter().filter(|name| !passes(name, "", process_of(name)));
-    promises::end(broken.count() == 0)
+    promises::exit_code(broken.count() == 0)
 }
 
 /// Tests a machine without keys: assignment fails with a clear error, and objects stay accessible.

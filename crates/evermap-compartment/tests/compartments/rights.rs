@@ -49,26 +49,26 @@ pub fn nested() {
     let (of_a, of_b) = (Class::define("of a").unwrap(), Class::define("of b").unwrap());
     assign(&mut a, &[(of_a, Access::Write)]).unwrap();
     assign(&mut b, &[(of_b, Access::Write)]).unwrap();
-    let now = || (may(&a).0, may(&b).0);
+    let readable = || (may(&a).0, may(&b).0);
     let outer = of_a.enter();
-    assert_eq!(now(), (true, false));
+    assert_eq!(readable(), (true, false));
     let inner = of_b.enter();
-    assert_eq!(now(), (false, true), "the rights of the inner class, and no others");
+    assert_eq!(readable(), (false, true), "the rights of the inner class, and no others");
     let innermost = of_a.enter();
-    assert_eq!(now(), (true, false));
+    assert_eq!(readable(), (true, false));
     drop(innermost);
-    assert_eq!(now(), (false, true));
+    assert_eq!(readable(), (false, true));
     drop(outer);
-    assert_eq!(now(), (false, true), "the latest remaining guard");
+    assert_eq!(readable(), (false, true), "the latest remaining guard");
     drop(inner);
-    assert_eq!(now(), (false, false));
+    assert_eq!(readable(), (false, false));
     // Unwinding drops the guards.
     let failed = std::panic::catch_unwind(|| {
         let _inside = of_a.enter();
         panic!("on purpose");
     });
     assert!(failed.is_err());
-    assert_eq!(now(), (false, false));
+    assert_eq!(readable(), (false, false));
 }
 
 pub fn inherited() {
@@ -83,13 +83,13 @@ pub fn inherited() {
     let _inside = class.enter();
     assert!(std::thread::spawn(reads).join().unwrap(), "the kernel passes rights on");
     assert!(!spawn(reads).unwrap().join().unwrap());
-    let shed = std::thread::spawn(move || {
+    let after_reset = std::thread::spawn(move || {
         reset_rights();
-        let without = reads();
+        let outside = reads();
         let _inside = class.enter();
-        (without, reads())
+        (outside, reads())
     });
-    assert_eq!(shed.join().unwrap(), (false, true));
+    assert_eq!(after_reset.join().unwrap(), (false, true));
     reset_rights();
     assert!(reads(), "rights from a guard are kept");
 }
@@ -143,35 +143,36 @@ pub fn protected() {
     assign(&mut words, &[(class, Access::Write)]).unwrap();
     let address = words.root().address;
     let mut words = words.protect(Protection::Keys).unwrap();
-    assert_eq!(words.protection(), ActiveProtection::Pages, "a page has one key");
-    let now = || (super::may_read(address), super::may_store(address));
+    // A page has one key, and the class uses it. So write protection changes the page tables.
+    assert_eq!(words.protection(), ActiveProtection::Pages);
+    let access = || (super::may_read(address), super::may_store(address));
     {
         let _scope = words.scope().unwrap();
-        assert_eq!(now(), NOTHING, "a scope gives no rights to a class's objects");
+        assert_eq!(access(), NOTHING, "a scope gives no rights to a class's objects");
     }
     {
         let _inside = class.enter();
-        assert_eq!(now(), READ, "the class stores in scopes only");
+        assert_eq!(access(), READ, "the class stores in scopes only");
         let _scope = words.scope().unwrap();
-        assert_eq!(now(), BOTH);
+        assert_eq!(access(), BOTH);
         // SAFETY: the root is a number, and the scope is open.
         unsafe { address.cast::<u64>().write(8) };
     }
     assert!(words.commit().unwrap());
-    assert_eq!(now(), NOTHING);
-    // A second object is protected by a key. Entering and leaving a class does not affect the
-    // thread's right to it.
-    let free = object(&store, "free").protect(Protection::Keys).unwrap();
-    assert_eq!(free.protection(), ActiveProtection::Keys);
-    let its = free.root().address;
-    let scope = free.scope().unwrap();
+    assert_eq!(access(), NOTHING);
+    // An object of no class is protected by a key. Entering and leaving a class does not affect
+    // the thread's right to it.
+    let unassigned = object(&store, "unassigned").protect(Protection::Keys).unwrap();
+    assert_eq!(unassigned.protection(), ActiveProtection::Keys);
+    let address = unassigned.root().address;
+    let scope = unassigned.scope().unwrap();
     {
         let _inside = class.enter();
-        assert!(super::may_store(its));
+        assert!(super::may_store(address));
     }
-    assert!(super::may_store(its));
+    assert!(super::may_store(address));
     drop(scope);
-    assert_eq!((super::may_read(its), super::may_store(its)), READ);
+    assert_eq!((super::may_read(address), super::may_store(address)), READ);
     words.close().unwrap();
 }
 

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             PARTS.iter().find(|(known, _)| *known == name).unwrap().1(Path::new(path));
             ExitCode::SUCCESS
         }
-        _ => run_all(&promises::wanted(PROMISES, &words)),
+        _ => run_all(&promises::selected(PROMISES, &words)),
     }
 }
 
@@ -72,14 +72,14 @@ fn run_all(names: &[&str]) -> ExitCode {
         println!("SKIPPED: the outer wall: this kernel has no Landlock");
         return ExitCode::SUCCESS;
     }
-    let (users, mut all_kept) = (users(), true);
+    let (users, mut all_passed) = (users(), true);
     for name in names {
         for &user in &users {
-            let who = user.map_or("", |_| " (an ordinary user)");
-            all_kept &= passes(name, who, as_user(process_of(name), user));
+            let user_note = user.map_or("", |_| " (an ordinary user)");
+            all_passed &= passes(name, user_note, as_user(process_of(name), user));
         }
     }
-    promises::end(all_kept)
+    promises::exit_code(all_passed)
 }
 
 /// Returns the users to test as: this user, and as root also an ordinary user who can start this

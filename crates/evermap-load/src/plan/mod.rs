@@ -13,7 +13,7 @@ pub use options::{Cache, ForkPolicy, Latency, Order};
 use evermap_observe::FileSystem;
 
 /// Smaller parts are read by one call, because any setup takes longer.
-pub(crate) const BRIEF_BYTES_MAX: u64 = 256 << 10;
+pub(crate) const SHORT_BYTES_MAX: u64 = 256 << 10;
 /// Minimum size for on-demand loading. In smaller files, the first window is half or more of the
 /// file, so all of it is loaded as soon. (Cold, 4 MiB on demand: first use after 1.5 ms, complete
 /// after 2.8; by eager takeover 2.1 and 2.4. 1 MiB complete after 1.0 and 0.9 ms.)
@@ -94,7 +94,7 @@ fn overhead_bytes(bytes: u64) -> u64 {
 fn threads_for(method: Method, facts: &Facts) -> usize {
     let is_cold = facts.resident_share() < WARM_SHARE_MIN;
     match method {
-        Method::Read if facts.bytes < BRIEF_BYTES_MAX => 1,
+        Method::Read if facts.bytes < SHORT_BYTES_MAX => 1,
         _ if facts.is_compressed && is_cold => THREADS_DECOMPRESSING,
         _ => facts.processors.clamp(1, THREADS_MAX),
     }
@@ -138,7 +138,7 @@ impl Planner<'_> {
 
     fn plan(&mut self) -> Result<(), NoMemory> {
         let (facts, options) = (self.facts, self.options);
-        if facts.bytes < BRIEF_BYTES_MAX {
+        if facts.bytes < SHORT_BYTES_MAX {
             self.add(Method::Read, "the file is short");
             return Ok(());
         }

@@ -9,7 +9,8 @@ use evermap_load::{Error, Loader, Method};
 
 use crate::common::{argument, child_test, cold_file, directory, is_root, is_started, skip};
 
-fn what_is(path: &Path) -> String {
+/// Returns the kind of file in the error of a refused load.
+fn refused_kind(path: &Path) -> String {
     match Loader::open(path).load() {
         Err(Error::NotAFile { what, path: named }) => {
             assert_eq!(named, path);
@@ -31,11 +32,11 @@ fn errno_of(path: &Path) -> i32 {
 #[test]
 fn errors_name_the_kind_of_a_non_regular_file_without_opening_it() {
     let directory = directory();
-    assert_eq!(what_is(directory.path()), "a directory");
-    assert_eq!(what_is(Path::new("/dev/zero")), "a character device");
+    assert_eq!(refused_kind(directory.path()), "a directory");
+    assert_eq!(refused_kind(Path::new("/dev/zero")), "a character device");
     let socket = directory.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
-    assert_eq!(what_is(&socket), "a socket");
+    assert_eq!(refused_kind(&socket), "a socket");
     let fifo = directory.path().join("fifo");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -46,10 +47,10 @@ fn errors_name_the_kind_of_a_non_regular_file_without_opening_it() {
     )
     .unwrap();
     // The load does not wait for a writer of the FIFO, and does not act as its reader.
-    assert_eq!(what_is(&fifo), "a FIFO");
+    assert_eq!(refused_kind(&fifo), "a FIFO");
     let link = directory.path().join("link");
     symlink(&fifo, &link).unwrap();
-    assert_eq!(what_is(&link), "a FIFO");
+    assert_eq!(refused_kind(&link), "a FIFO");
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn errors_name_a_block_device() {
         entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_block_device(&kind))
     };
     match devices.into_iter().find(is_block) {
-        Some(device) => assert_eq!(what_is(&device.path()), "a block device"),
+        Some(device) => assert_eq!(refused_kind(&device.path()), "a block device"),
         None => skip("there is no block device"),
     }
 }

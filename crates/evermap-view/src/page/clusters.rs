@@ -14,8 +14,8 @@ const ADVANCE_MAX: u32 = (1 << 12) - 1;
 const BYTES_SHIFT: u32 = 12;
 const BYTES_MAX: u32 = 7;
 const CONTINUED: u16 = 1 << 15;
-/// Number of units per pixel in stored advances.
-const PARTS: f64 = 16.0;
+/// Units of stored advances.
+const UNITS_PER_PIXEL: f64 = 16.0;
 
 /// A cluster of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,8 +42,8 @@ impl ClusterWriter {
             self.edge += f64::from(advance);
         }
         // Rounds to the nearest 1/16 pixel. A position left of the line's start becomes 0.
-        let edge = (self.edge * PARTS + 0.5) as u64;
-        // An advance can't be negative. Later clusters make up for the difference.
+        let edge = (self.edge * UNITS_PER_PIXEL + 0.5) as u64;
+        // A stored advance can't be negative. Later clusters make up for the difference.
         let mut advance = edge.saturating_sub(self.written).min(u64::from(u32::MAX)) as u32;
         self.written += u64::from(advance);
         let mut bytes = bytes as u32;
@@ -68,7 +68,7 @@ pub(crate) fn clusters(records: &[u16]) -> impl Iterator<Item = Cluster> {
         let mut any = false;
         for record in records.by_ref() {
             any = true;
-            cluster.advance += f64::from(u32::from(*record) & ADVANCE_MAX) / PARTS;
+            cluster.advance += f64::from(u32::from(*record) & ADVANCE_MAX) / UNITS_PER_PIXEL;
             cluster.bytes += usize::from(record >> BYTES_SHIFT) & BYTES_MAX as usize;
             if record & CONTINUED == 0 {
                 break;

@@ -61,6 +61,9 @@ const BUTTON: f64 = 30.0;
 const FIND_WIDTH: f64 = 380.0;
 const FIND_HEIGHT: f64 = 40.0;
 
+/// Number of buttons in the toolbar. The others are in the find bar.
+const TOOLBAR_BUTTONS: usize = 4;
+
 /// Positions of the window's parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Geometry {
@@ -147,10 +150,10 @@ impl Geometry {
         found.map_or(Rectangle::default(), |(_, at)| *at)
     }
 
-    /// Returns the button at a point of the window. Buttons of the find bar count only if it is
-    /// open.
-    pub(crate) fn button_at(&self, point: (f64, f64), finding: bool) -> Option<Button> {
-        let shown = &self.buttons[..if finding { 7 } else { 4 }];
+    /// Returns the button at a point of the window. Ignores the buttons of a closed find bar.
+    pub(crate) fn button_at(&self, point: (f64, f64), is_find_open: bool) -> Option<Button> {
+        let count = if is_find_open { self.buttons.len() } else { TOOLBAR_BUTTONS };
+        let shown = &self.buttons[..count];
         shown.iter().find(|(_, at)| at.contains(point)).map(|(button, _)| *button)
     }
 
@@ -162,15 +165,16 @@ impl Geometry {
     }
 
     /// Returns the offset and length of the thumb in a bar that is `track` pixels long. The page is
-    /// `all` pixels long, and `seen` of them are visible from position `at`.
-    pub(crate) fn thumb(&self, track: u32, seen: u32, all: u32, at: u32) -> (u32, u32) {
-        if all <= seen || seen == 0 {
+    /// `page` pixels long, and `visible` of them are visible from `position`.
+    pub(crate) fn thumb(&self, track: u32, visible: u32, page: u32, position: u32) -> (u32, u32) {
+        if page <= visible || visible == 0 {
             return (0, track);
         }
-        let length = (f64::from(track) * f64::from(seen) / f64::from(all)).round() as u32;
+        let length = (f64::from(track) * f64::from(visible) / f64::from(page)).round() as u32;
         let length = length.max(self.px(THUMB_MIN)).min(track);
-        let part = f64::from(at.min(all - seen)) / f64::from(all - seen);
-        ((f64::from(track - length) * part).round() as u32, length)
+        let position_max = page - visible;
+        let scrolled = f64::from(position.min(position_max)) / f64::from(position_max);
+        ((f64::from(track - length) * scrolled).round() as u32, length)
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) use mapping::{
     AddressSpace, Mapping, Sharing, Vacancy, drop_private_runs, populate_runs,
 };
 pub(crate) use maps::{NamedRange, parse_maps};
-pub(crate) use reservation::{given_back_here, reserved_here};
+pub(crate) use reservation::{recently_released, reserved_here};
 pub(crate) use view::View;
 
 use crate::error::{Error, Result};

@@ -28,8 +28,8 @@ struct Reserved {
 /// Ranges that this process recently reserved and released. Their stores may be opened again at any
 /// time, so a new arena avoids them while there is another place. This is only a convenience, hence
 /// the limit: a list of 4 KiB.
-static GIVEN_BACK: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
-const GIVEN_BACK_MAX: usize = 256;
+static RELEASED: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
+const RELEASED_MAX: usize = 256;
 
 /// Counts reservations and claims, that is opened and closed stores and objects.
 pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
@@ -45,8 +45,8 @@ pub(super) fn reserved_by() -> Vec<(u64, u64, String)> {
 }
 
 /// Returns base and length of recently released reservations.
-pub(crate) fn given_back_here() -> Vec<(u64, u64)> {
-    lock(&GIVEN_BACK).iter().copied().collect()
+pub(crate) fn recently_released() -> Vec<(u64, u64)> {
+    lock(&RELEASED).iter().copied().collect()
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,11 +107,11 @@ impl Drop for Reservation {
         debug!(base = self.base, length = self.length, "gave addresses back");
         {
             // Before the range is free, so that it is in one of the two lists at any time.
-            let mut given_back = lock(&GIVEN_BACK);
-            given_back.retain(|(base, _)| *base != self.base);
-            given_back.push_back((self.base, self.length));
-            if given_back.len() > GIVEN_BACK_MAX {
-                given_back.pop_front();
+            let mut released = lock(&RELEASED);
+            released.retain(|(base, _)| *base != self.base);
+            released.push_back((self.base, self.length));
+            if released.len() > RELEASED_MAX {
+                released.pop_front();
             }
         }
         lock(&RESERVED).retain(|r| r.base != self.base);

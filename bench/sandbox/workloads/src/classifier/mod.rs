@@ -236,9 +236,10 @@ struct Classifier<'a, M> {
 impl<'a, M: Model> Classifier<'a, M> {
     fn new(model: &'a M) -> Self {
         let posts: f64 = model.posts().iter().map(|posts| f64::from(*posts)).sum();
-        let priors = model.posts().iter().map(|of| (f64::from(*of) / posts).ln()).collect();
+        let priors = model.posts().iter().map(|count| (f64::from(*count) / posts).ln()).collect();
         let vocabulary = model.vocabulary() as f64;
-        let divisors = model.totals().iter().map(|of| (f64::from(*of) + vocabulary).ln()).collect();
+        let divisors =
+            model.totals().iter().map(|total| (f64::from(*total) + vocabulary).ln()).collect();
         Classifier { model, priors, divisors }
     }
 

@@ -35,7 +35,7 @@ const RESOURCES: [Resource; 6] = [
     Resource {
         extension: "jpg",
         share: 400,
-        kind: Kind::Packed,
+        kind: Kind::Compressed,
         sizes: &[
             (0, 120),
             (250, 2_500),
@@ -77,13 +77,13 @@ const RESOURCES: [Resource; 6] = [
     Resource {
         extension: "woff2",
         share: 55,
-        kind: Kind::Packed,
+        kind: Kind::Compressed,
         sizes: &[(0, 5_000), (250, 15_000), (500, 30_000), (750, 70_000), (1000, 300_000)],
     },
     Resource {
         extension: "mp4",
         share: 10,
-        kind: Kind::Packed,
+        kind: Kind::Compressed,
         sizes: &[
             (0, 50_000),
             (250, 400_000),
@@ -105,7 +105,9 @@ pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     let folder = options.data.join(CACHE);
     empty_folder(&folder)?;
     let pools = Pools::collect(&options.sources, options.seed)?;
-    for (what, kind) in [("text", Kind::Text), ("packed", Kind::Packed), ("binary", Kind::Binary)] {
+    for (what, kind) in
+        [("text", Kind::Text), ("packed", Kind::Compressed), ("binary", Kind::Binary)]
+    {
         report.count(&format!("source_{what}"), pools.bytes(kind) as u64, "bytes")?;
     }
     let mut random = Random::new(options.seed);
@@ -155,11 +157,11 @@ fn draw(random: &mut Random) -> (&'static Resource, u64) {
     (resource, size(resource.sizes, random.number_below(1000)))
 }
 
-/// Interpolates the size of a file that is larger than `smaller` of a thousand files.
-fn size(sizes: &[(u64, u64)], smaller: u64) -> u64 {
-    let above = sizes.partition_point(|(share, _)| *share <= smaller).clamp(1, sizes.len() - 1);
+/// Returns the size at `rank` when a thousand files are sorted by size, interpolated from `sizes`.
+fn size(sizes: &[(u64, u64)], rank: u64) -> u64 {
+    let above = sizes.partition_point(|(share, _)| *share <= rank).clamp(1, sizes.len() - 1);
     let ((low, smallest), (high, largest)) = (sizes[above - 1], sizes[above]);
-    smallest + (largest - smallest) * (smaller - low) / (high - low)
+    smallest + (largest - smallest) * (rank - low) / (high - low)
 }
 
 #[cfg(test)]
@@ -183,7 +185,7 @@ mod tests {
         assert!((8_000..25_000).contains(&sizes[1500]), "{}", sizes[1500]);
         let largest: u64 = sizes[2700..].iter().sum();
         assert!(largest > 440_000_000 * 7 / 10, "{largest}");
-        let packed = planned.iter().filter(|(resource, _)| resource.kind == Kind::Packed);
+        let packed = planned.iter().filter(|(resource, _)| resource.kind == Kind::Compressed);
         let packed: u64 = packed.map(|(_, size)| size).sum();
         assert!((40..60).contains(&(packed / 4_400_000)), "{packed}");
     }

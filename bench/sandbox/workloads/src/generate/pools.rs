@@ -19,7 +19,7 @@ pub enum Kind {
     /// Pages, scripts and styles.
     Text,
     /// Compressed data: images, fonts and films.
-    Packed,
+    Compressed,
     /// Modules and tables.
     Binary,
 }
@@ -51,7 +51,7 @@ impl Pools {
             contents.truncate(FILE_BYTES_MAX);
             pools.pools[kind(&contents) as usize].add(contents);
         }
-        for kind in [Kind::Text, Kind::Packed, Kind::Binary] {
+        for kind in [Kind::Text, Kind::Compressed, Kind::Binary] {
             if pools.bytes(kind) < POOL_BYTES_MIN {
                 pools.pools[kind as usize].add(synthetic(kind, seed));
             }
@@ -121,7 +121,7 @@ fn kind(contents: &[u8]) -> Kind {
         b"OggS",
     ];
     if PACKED.iter().any(|magic| contents.starts_with(magic)) {
-        Kind::Packed
+        Kind::Compressed
     } else if contents.iter().take(1024).any(|byte| *byte == 0) {
         Kind::Binary
     } else {
@@ -137,7 +137,7 @@ fn synthetic(kind: Kind, seed: u64) -> Vec<u8> {
             Kind::Text => {
                 contents.extend(format!("word{} ", mix(random.below(500) as u64) % 9999).bytes())
             }
-            Kind::Packed => contents.extend(random.number().to_le_bytes()),
+            Kind::Compressed => contents.extend(random.number().to_le_bytes()),
             Kind::Binary => contents.extend((random.below(4000) as u64 * 16).to_le_bytes()),
         }
     }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_kind_is_detected_from_the_contents() {
-        assert_eq!(kind(b"\x1F\x8B\x08\0\0"), Kind::Packed);
+        assert_eq!(kind(b"\x1F\x8B\x08\0\0"), Kind::Compressed);
         assert_eq!(kind(b"\x7FELF\x02\x01\x01\0"), Kind::Binary);
         assert_eq!(kind(b"<!doctype html>"), Kind::Text);
     }
@@ -179,6 +179,6 @@ mod tests {
             compressed.len() as f64 / contents.len() as f64
         };
         assert!(share(Kind::Text) < 0.7 && share(Kind::Binary) < 0.7);
-        assert!(share(Kind::Packed) > 0.99);
+        assert!(share(Kind::Compressed) > 0.99);
     }
 }

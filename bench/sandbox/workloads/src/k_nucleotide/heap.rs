@@ -23,7 +23,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
         remedy: REMEDY,
     })?);
     report.time("time", watch.lap())?;
-    counters.tell(report)
+    counters.write_to(report)
 }
 
 /// Returns the sequence of the last record.

@@ -40,7 +40,7 @@ fn in_file(options: &Options, report: &mut Report) -> Outcome<()> {
         reader.consume(bytes);
     }
     report.time("time", watch.lap())?;
-    counters.tell(report)
+    counters.write_to(report)
 }
 
 /// Skips to the sequence of the last record.
@@ -121,7 +121,7 @@ impl Counters {
     }
 
     /// Reports the counts.
-    pub fn tell(&self, report: &mut Report) -> Outcome<()> {
+    pub fn write_to(&self, report: &mut Report) -> Outcome<()> {
         let mut checksum = Checksum::default();
         for Counter { k, counts, .. } in &self.counters {
             let counts = counts.sorted();

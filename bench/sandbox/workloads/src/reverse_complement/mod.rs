@@ -66,9 +66,9 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
 
     let (mut sequence, mut letters) = (sequence, &[][..]);
     loop {
-        let written = lines.fill(|places| {
-            let mut here = 0;
-            while here < LINE_LETTERS {
+        let written = lines.fill(|line| {
+            let mut filled = 0;
+            while filled < LINE_LETTERS {
                 if letters.is_empty() {
                     if sequence.is_empty() {
                         break;
@@ -77,19 +77,19 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
                     letters = &sequence[end.map_or(0, |end| end + 1)..];
                     sequence = &sequence[..end.unwrap_or(0)];
                 }
-                let before = letters.len().saturating_sub(LINE_LETTERS - here);
+                let before = letters.len().saturating_sub(LINE_LETTERS - filled);
                 let (rest, last) = letters.split_at(before);
-                let places = &mut places[here..here + last.len()];
-                for (place, letter) in places.iter_mut().zip(last.iter().rev()) {
-                    place.put(COMPLEMENT[usize::from(*letter)]);
+                let free = &mut line[filled..filled + last.len()];
+                for (byte, letter) in free.iter_mut().zip(last.iter().rev()) {
+                    byte.put(COMPLEMENT[usize::from(*letter)]);
                 }
-                (here, letters) = (here + last.len(), rest);
+                (filled, letters) = (filled + last.len(), rest);
             }
-            if here == 0 {
+            if filled == 0 {
                 return 0;
             }
-            places[here].put(b'\n');
-            here + 1
+            line[filled].put(b'\n');
+            filled + 1
         })?;
         // A full line has `LINE_LETTERS` letters and a line end. Anything shorter is the last line.
         if written <= LINE_LETTERS {

@@ -86,7 +86,7 @@ pub fn run<I: Input>(options: &Options, report: &mut Report) -> Outcome<()> {
         }
         report.time("durable", watch.lap())?;
     }
-    totals.tell(report)?;
+    totals.write_to(report)?;
     if options.check { check(options, &names, report) } else { Ok(()) }
 }
 
@@ -97,5 +97,5 @@ fn check(options: &Options, names: &[String], report: &mut Report) -> Outcome<()
         let input = blocks::read_whole(&path, 1 << 20)?;
         check.file(&path, &input, &blocks::read_whole(&compressed(options, name), 1 << 20)?)?;
     }
-    check.tell(report)
+    check.write_to(report)
 }

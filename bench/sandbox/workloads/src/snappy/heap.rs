@@ -51,14 +51,14 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     report.time("time", watch.lap())?;
     heap.commit()?;
     report.time("durable", watch.lap())?;
-    totals.tell(report)?;
+    totals.write_to(report)?;
     if options.check {
         let mut check = Check::default();
         for name in &names {
             let input = named::in_snapshot(&cache, name, REMEDY)?;
             check.file(&path(name), input, named::in_heap(&heap, name, REMEDY)?)?;
         }
-        check.tell(report)?;
+        check.write_to(report)?;
     }
     Ok(heap.close()?)
 }

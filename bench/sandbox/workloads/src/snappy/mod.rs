@@ -96,7 +96,7 @@ impl Totals {
     }
 
     /// Reports the totals.
-    pub fn tell(&self, report: &mut Report) -> Outcome<()> {
+    pub fn write_to(&self, report: &mut Report) -> Outcome<()> {
         report.count("files", self.files, "files")?;
         report.count("input", self.input_bytes, "bytes")?;
         report.count("output", self.output_bytes, "bytes")
@@ -121,7 +121,7 @@ impl Check {
     }
 
     /// Reports the checksum of all outputs.
-    pub fn tell(&self, report: &mut Report) -> Outcome<()> {
+    pub fn write_to(&self, report: &mut Report) -> Outcome<()> {
         report.checksum(self.checksum.value())
     }
 }

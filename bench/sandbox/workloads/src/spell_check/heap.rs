@@ -50,18 +50,18 @@ pub fn run(report: &mut Report) -> Outcome<()> {
     let snapshot = Snapshot::open(NAME)?;
     let Root { short, long, text } = snapshot.root::<Root>()?;
     report.time("load", watch.lap())?;
-    let (mut finder, mut found) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
+    let (mut finder, mut results) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
     let mut check = |word: &Found| {
         let known = match word.short() {
             Some(word) => short.contains_key(word),
             None => long.contains_key(word.letters()),
         };
-        found.check(word.letters(), known);
+        results.check(word.letters(), known);
     };
     finder.feed(text, &mut check);
     finder.finish(check);
     report.time("check", watch.lap())?;
     report.time("time", watch.total())?;
     report.count("dictionary", (short.len() + long.len()) as u64, "words")?;
-    found.tell(report)
+    results.write_to(report)
 }

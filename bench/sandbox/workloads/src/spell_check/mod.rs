@@ -41,8 +41,8 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
 
     let path = options.file(TEXT);
     let mut text = blocks::reader(&path, options.block_bytes)?;
-    let (mut finder, mut found) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
-    let mut check = |word: &Found| found.check(word.letters(), words.contains(word));
+    let (mut finder, mut results) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
+    let mut check = |word: &Found| results.check(word.letters(), words.contains(word));
     loop {
         let piece = text.fill_buf().of(&path)?;
         if piece.is_empty() {
@@ -56,7 +56,7 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     report.time("check", watch.lap())?;
     report.time("time", watch.total())?;
     report.count("dictionary", words.len() as u64, "words")?;
-    found.tell(report)
+    results.write_to(report)
 }
 
 /// Loaded dictionary. Short words are in the table itself, longer ones in the read buffer.
@@ -120,8 +120,8 @@ impl Misspelled {
         }
     }
 
-    /// Reports the results.
-    pub fn tell(&self, report: &mut Report) -> Outcome<()> {
+    /// Writes the results to the report.
+    pub fn write_to(&self, report: &mut Report) -> Outcome<()> {
         report.count("text", self.words, "words")?;
         report.count("misspelled", self.misspelled, "words")?;
         report.checksum(self.checksum.value())

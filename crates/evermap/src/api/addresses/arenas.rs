@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tracing::debug;
 
 use super::registry::{ArenaRegistry, is_deleted};
-use crate::address::{AddressSpace, given_back_here, reserved_here};
+use crate::address::{AddressSpace, recently_released, reserved_here};
 use crate::api::catalog::access::own_leases;
 use crate::api::options::Options;
 use crate::api::store_files::StoreFiles;
@@ -91,13 +91,13 @@ pub(in crate::api) fn take_arena(
     let recorded = |registry: &Option<ArenaRegistry>| {
         registry.as_ref().map_or_else(Vec::new, ArenaRegistry::arenas)
     };
-    let known = [recorded(&registry), given_back_here()].concat();
+    let known = [recorded(&registry), recently_released()].concat();
     let mut place = reserve_apart_from(space, options, length, known)?;
     if place.is_none() {
         if let Some(registry) = &mut registry {
             registry.sweep();
         }
-        let known = [recorded(&registry), given_back_here()].concat();
+        let known = [recorded(&registry), recently_released()].concat();
         place = reserve_apart_from(space, options, length, known)?;
     }
     if place.is_none() {
@@ -205,7 +205,7 @@ fn reserve_apart_from(
         let Some(base) = options.window.free_base(length, &taken)? else { return Ok(None) };
         match space.reserve(base, length) {
             Ok(()) => return Ok(Some(base)),
-            Err(error) => debug!(%error, "another place for the arena"),
+            Err(error) => debug!(%error, "the place for an arena was refused, trying another"),
         }
         taken.push((base, length));
     }
