@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::addresses::leases::MakerToken;
 use super::application::ApplicationKey;
-use super::catalog::publish::Finished;
+use super::catalog::publish::{Finished, is_settled};
 use super::home::{Home, Use};
 use super::inner::StoreInner;
 use crate::at_fork;
@@ -257,7 +257,7 @@ impl Batch {
     /// # Errors
     /// `AlreadyExists` if another process took a name since, `Busy` if an object to be replaced is
     /// open for writing, `DiskFull`: no object was added or replaced. After `DurabilityUnknown`,
-    /// which a failed flush causes, that is unknown.
+    /// which a failed flush causes, that is unknown, and the files of the objects stay.
     pub fn commit(mut self) -> Result<()> {
         let directory = &self.inner.directory;
         at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
@@ -278,9 +278,11 @@ impl Batch {
         // The token is locked in the store's lock file, so the store cannot be replaced from here
         // on.
         self.home.check(&self.inner)?;
-        self.inner.publish(&self.finished, made)?;
-        self.finished.clear();
-        Ok(())
+        let published = self.inner.publish(&self.finished, made);
+        if is_settled(&published) {
+            self.finished.clear();
+        }
+        published
     }
 }
 

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::disk::{SimulatedDisk, Trace};
+use super::disk::{Failure, Fault, SimulatedDisk, Trace};
 use super::explore::Tally;
 use super::image::{Image, Operation};
 use super::model::{End, Mark, Model, Stamp, Survives};
@@ -420,4 +420,76 @@ fn operations_on_names_are_atomic_after_any_crash() {
     }
     println!("{} crash points of stores, all correct", tally.crash_points);
     assert!(tally.crash_points > 1000);
+}
+
+/// Returns a program with a store whose catalog log is just short of a checkpoint: the next batch
+/// causes one.
+fn before_a_checkpoint(window: Window) -> Program {
+    let batch = Batch(&["a", "b"]);
+    let run = |batches: usize| {
+        let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
+        program.step(Make).unwrap();
+        let mut calls = Vec::new();
+        for _ in 0..batches {
+            let before = program.disk.calls().len();
+            program.step(batch).unwrap();
+            calls.push(program.disk.calls().len() - before);
+        }
+        (program, calls)
+    };
+    let (program, calls) = run(60);
+    drop(program);
+    // The first batch also sweeps.
+    let costliest = (1..calls.len()).max_by_key(|batch| (calls[*batch], calls.len() - batch));
+    run(costliest.unwrap()).0
+}
+
+#[test]
+fn an_error_at_any_call_of_a_batch_leaves_no_name_without_its_file() {
+    let window = new_window();
+    let program = before_a_checkpoint(window);
+    let (start, earlier) = (program.disk.image(), program.disk.trace());
+    let (states, now) = (program.states.clone(), program.now.clone());
+    drop(program);
+    let run = |fault: Option<Fault>| {
+        let mut program = Program::new(start.clone(), window, states.clone());
+        program.now = now.clone();
+        program.open().unwrap();
+        let opened = program.disk.calls().len();
+        program.disk.fail(fault);
+        let result = program.step(Batch(&["a", "c"]));
+        program.disk.fail(None);
+        (program, opened, result)
+    };
+    let (program, opened, _) = run(None);
+    let calls = program.disk.calls().len();
+    drop(program);
+    let (mut tally, mut unknown) = (Tally::default(), 0);
+    for at_call in opened..calls {
+        let fault = Fault { at_call, failure: Failure::Device, persistent: false };
+        for seed in 0..4 {
+            let (program, _, result) = run(Some(fault));
+            unknown += u32::from(matches!(result, Err(Error::DurabilityUnknown { .. })));
+            let (image, trace) = (program.disk.image(), program.disk.trace());
+            let (faults, states) = (program.disk.faults().join(", "), program.states.clone());
+            drop(program);
+            let mut model = Model::default();
+            follow(&mut model, &earlier.operations).unwrap();
+            follow(&mut model, &trace.operations).unwrap();
+            let mut random = Random::of(&[at_call as u64, seed]);
+            let keep = match seed {
+                1 => Some(Keep::Nothing),
+                2 => Some(Keep::Everything),
+                _ => None,
+            };
+            let (image, end) = match seed {
+                0 => (image, End::Kill),
+                _ => (image.power_failure(keep, &mut random), End::PowerFailure),
+            };
+            model.ended(end);
+            recover_and_judge(window, image, (model, states), 2, &mut random, &mut tally)
+                .unwrap_or_else(|why| panic!("`{faults}` failed ({result:?}), {end:?}: {why}"));
+        }
+    }
+    assert!(tally.crash_points > 50 && unknown > 0, "{} {unknown}", tally.crash_points);
 }

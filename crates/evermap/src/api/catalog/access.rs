@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing::warn;
+
 use crate::address::AddressSpace;
 use crate::api::addresses::leases::LeaseTable;
 use crate::catalog::{self, Arena, Catalog, Lease};
@@ -219,6 +221,10 @@ impl CatalogAccess {
     }
 
     /// Changes the catalog in one durable commit. Changes nothing if `change` fails.
+    ///
+    /// # Errors
+    /// After `DurabilityUnknown`, the catalog may have the change. After any other error it does
+    /// not.
     pub(in crate::api) fn change<R>(
         &mut self,
         change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
@@ -254,8 +260,13 @@ impl CatalogAccess {
         // but not the rest. The log has the whole page, so the next change replays it.
         self.replayed &= writer.is_applied();
         self.lease_table.release(&own);
-        if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
-            writer.checkpoint().inspect_err(|_| self.replayed = false)?;
+        if writer.log_bytes() > CHECKPOINT_AFTER_BYTES
+            && let Err(error) = writer.checkpoint()
+        {
+            // The commit is complete, so an error would make the caller undo what the catalog has.
+            warn!(%error, "cannot checkpoint the catalog after a change");
+            self.replayed = false;
+            return Ok(result);
         }
         self.verified = Some(writer.position());
         Ok(result)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::access::own_leases;
-use super::publish::Finished;
+use super::publish::{Finished, is_settled};
 use crate::api::addresses::leases::MakerToken;
 use crate::api::home::{Home, Use};
 use crate::api::inner::StoreInner;
@@ -113,9 +113,9 @@ impl Import {
         // The token is locked in the store's lock file, so the store cannot be replaced from here
         // on.
         self.home.check(&self.inner)?;
-        self.inner.publish(&[finished], vec![made])?;
-        self.is_done = true;
-        Ok(())
+        let published = self.inner.publish(&[finished], vec![made]);
+        self.is_done = is_settled(&published);
+        published
     }
 }
 

@@ -31,6 +31,13 @@ pub(in crate::api) struct Finished {
     pub(in crate::api) replace: bool,
 }
 
+/// Returns true if the catalog has the objects after [`publish`](StoreInner::publish), or may have
+/// them because a flush failed. Their files must stay then. A sweep removes those that the catalog
+/// does not name.
+pub(in crate::api) fn is_settled(published: &Result<()>) -> bool {
+    matches!(published, Ok(()) | Err(Error::DurabilityUnknown { .. }))
+}
+
 /// An object whose files will be deleted, and the lock that excludes writers until then.
 type Doomed = ([u8; 16], Option<Arc<dyn File>>);
 
@@ -38,7 +45,8 @@ impl StoreInner {
     /// Names finished objects in the catalog, all of them in one commit. Their files are durable.
     ///
     /// `made` are the files, which the creator holds locked. They are unlocked within the catalog
-    /// change, so that a process that finds an object there can write or replace it.
+    /// change, so that a process that finds an object there can write or replace it. The leases are
+    /// released if the result [is settled](is_settled).
     pub(in crate::api) fn publish(
         &self,
         finished: &[Finished],
@@ -46,7 +54,7 @@ impl StoreInner {
     ) -> Result<()> {
         let mut made = Some(made);
         let names = || finished.iter().filter(|o| o.replace).map(|o| &*o.name);
-        let replaced = self.change_locked(names, |mut catalog, locked| {
+        let changed = self.change_locked(names, |mut catalog, locked| {
             let mut replaced = Vec::new();
             made = None;
             for object in finished {
@@ -67,9 +75,12 @@ impl StoreInner {
                 catalog::insert(catalog.reborrow(), &object.name, &entry)?;
             }
             Ok(replaced)
-        })?;
+        });
+        if let Ok(_) | Err(Error::DurabilityUnknown { .. }) = &changed {
+            finished.iter().for_each(|object| self.lease_table.release(&object.leases));
+        }
+        let replaced = changed?;
         for object in finished {
-            self.lease_table.release(&object.leases);
             let from = self.path_in(BUILDING, object.uuid);
             if let Err(error) = self.storage.rename(&from, &self.path_in(OBJECTS, object.uuid)) {
                 warn!(%error, "cannot move a new object out of `building`");
