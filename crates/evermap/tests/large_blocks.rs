@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use common::mount::Mount;
 use evermap::tools::{CheckOptions, check};
-use evermap::{Error, Options, RawSession, Store, Verify};
+use evermap::{Error, Options, RawSession, Store, Verify, WriteOptions};
 
 const BLOCK_BYTES: usize = 256 << 20;
 const PAGE_BYTES: usize = 4096;
@@ -210,6 +210,39 @@ fn a_forked_child_sees_the_large_block_as_of_the_fork() {
         assert_eq!(*snapshot.root().address.add(pages[1] * PAGE_BYTES + pages[1] % PAGE_BYTES), 4);
         assert_eq!(*small.add(99_999).as_ref(), 6);
     }
+}
+
+#[test]
+fn a_commit_evicts_pages_on_both_sides_of_a_border_between_regions() {
+    const CHUNK_BYTES: usize = 64 << 10;
+    let place = place();
+    let store = Store::create_new(place.path().join("store")).unwrap();
+    // Of these sizes, one makes the second region end where the third can begin.
+    let adjacent = (256..256 + 32).any(|chunks| {
+        let name = format!("object {chunks}");
+        store.create_raw(&name).unwrap();
+        let options = WriteOptions::new().hot_bytes_max(0);
+        let mut session = store.write_raw_with(&name, &options).unwrap();
+        for _ in 0..2 {
+            session.heap().allocate(chunks * CHUNK_BYTES, 16).unwrap();
+        }
+        let regions = session.map().unwrap().regions;
+        let is_border = |end: u64| regions.iter().any(|region| region.base == end);
+        let Some(first) = regions.iter().find(|r| is_border(r.base + r.length_bytes)) else {
+            session.close().unwrap();
+            return false;
+        };
+        session.commit().unwrap();
+        let end = first.base + first.length_bytes;
+        // SAFETY: the page before the border belongs to the block that fills the region.
+        unsafe { (end as *mut u8).sub(PAGE_BYTES).write(1) };
+        // Changes the metadata with which the region after the border begins.
+        session.heap().allocate(32 * CHUNK_BYTES, 16).unwrap();
+        session.commit().unwrap();
+        session.close().unwrap();
+        true
+    });
+    assert!(adjacent);
 }
 
 #[test]

@@ -334,7 +334,12 @@ impl PrivatePages {
         let addresses = self.retained.take(also_latest);
         let mut runs = Vec::new();
         for run in addresses.chunk_by(|a, b| a + PAGE_BYTES == *b) {
-            runs.extend(self.run_at(run[0], run.len() as u64 * PAGE_BYTES));
+            let (mut at, end) = (run[0], run[0] + run.len() as u64 * PAGE_BYTES);
+            while at < end {
+                let part = self.run_at(at, end - at);
+                at += part.map_or(PAGE_BYTES, |part| part.length);
+                runs.extend(part);
+            }
         }
         self.drop_runs(&runs)
     }
@@ -358,12 +363,15 @@ impl PrivatePages {
         ranges.iter().filter_map(|&(address, length)| self.run_at(address, length)).collect()
     }
 
+    /// Returns the run for the part of an address range in the span where the range begins. Another
+    /// region may begin where a span ends.
     fn run_at(&self, address: u64, length: u64) -> Option<Run> {
         let span = self
             .spans
             .iter()
             .position(|s| address >= s.address && address - s.address < s.length)?;
-        Some(Run { span, address, length })
+        let end = self.spans[span].address + self.spans[span].length;
+        Some(Run { span, address, length: length.min(end - address) })
     }
 
     /// Returns the parts of the file that the runs show: offset and length.
