@@ -97,16 +97,14 @@ impl RegionSet {
     /// The file cannot be written.
     pub(super) fn write_private(&self) -> Result<()> {
         let file = self.file();
-        for h in self.lock().iter().filter(|h| h.private > h.committed) {
-            let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
+        let scanner = PageScanner::new(false);
+        for h in self.lock().iter() {
             let mut own = Vec::new();
-            PageScanner::new(false).scan(start, end, &mut own);
             // Deferred memory is written by `write_deferred`, which reserves space for it.
-            let is_deferred = |address: u64| {
-                let at = address - h.record.base;
-                h.deferred.iter().any(|(from, to)| (*from..*to).contains(&at))
-            };
-            for (first, behind) in own.into_iter().filter(|(first, _)| !is_deferred(*first)) {
+            for (from, to) in h.not_deferred(h.committed, h.private) {
+                scanner.scan(h.record.base + from, h.record.base + to, &mut own);
+            }
+            for (first, behind) in own {
                 let offset = h.record.file_offset + (first - h.record.base);
                 // SAFETY: the range is mapped, and the caller has stopped every thread that stores
                 // there.

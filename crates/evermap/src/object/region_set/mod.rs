@@ -422,11 +422,16 @@ impl Drop for RegionSet {
 impl MappedRegion {
     /// The parts that are mapped shared: start and end in bytes from the base, ascending.
     fn shared(&self) -> Vec<(u64, u64)> {
-        let mut at = self.committed.max(self.private);
+        self.not_deferred(self.committed.max(self.private), self.record.length)
+    }
+
+    /// The parts of a range that are not deferred: start and end in bytes from the base, ascending.
+    fn not_deferred(&self, mut at: u64, end: u64) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
-        for (from, to) in self.deferred.iter().chain([&(self.record.length, self.record.length)]) {
-            if at < *from {
-                parts.push((at, *from));
+        for (from, to) in self.deferred.iter().chain([&(end, end)]) {
+            let from = end.min(*from);
+            if at < from {
+                parts.push((at, from));
             }
             at = at.max(*to);
         }
