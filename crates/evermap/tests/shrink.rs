@@ -5,6 +5,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 use evermap::{Options, RawSession, Store, Verify};
 
@@ -152,4 +153,35 @@ fn a_session_can_continue_after_shrink() {
     assert_undamaged(&store);
     let _snapshot = store.read_raw("heap").unwrap();
     assert!(kept.iter().enumerate().all(|(n, block)| holds(*block, 5000, n as u8)));
+}
+
+#[test]
+fn a_background_verification_ignores_pages_that_a_session_releases() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().verify(Verify::Background);
+    let store = options.create_new(directory.path().join("store")).unwrap();
+    store.create_raw("heap").unwrap();
+    let mut session = store.write_raw("heap").unwrap();
+    // Comparing this block takes longer than releasing the next one.
+    let first = filled(&session, 256 * MIB, 1);
+    let last = filled(&session, 32 * MIB, 2);
+    // SAFETY: the tag belongs to no Rust type.
+    unsafe { session.set_root(Some(first), 256 * MIB as u64, [0; 16], "") }.unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    let mut session = store.write_raw("heap").unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(last) }.unwrap();
+    assert!(session.release(u64::MAX).unwrap() >= 32 * MIB as u64);
+    // Uses the released part of the file again.
+    let again = filled(&session, 8 * MIB, 3);
+    let since = Instant::now();
+    while !session.verified().unwrap() {
+        assert!(since.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    session.commit().unwrap();
+    assert!(holds(again, 8 * MIB, 3));
+    session.close().unwrap();
+    assert_undamaged(&store);
 }

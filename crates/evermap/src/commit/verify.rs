@@ -23,6 +23,15 @@ pub(crate) enum BadPage {
     Table { number: u64, line: usize },
 }
 
+impl BadPage {
+    /// Number of the page in the file.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            BadPage::Data { number, .. } | BadPage::Table { number, .. } => number,
+        }
+    }
+}
+
 /// Compares every page of the regions, with the overlay's lines over it, with its checksum. Calls
 /// `each_bad` for each page that differs, and for each page of a table with a damaged line, until
 /// it returns false. Calls `each_step` after every 256 KiB, with the number of bytes compared since

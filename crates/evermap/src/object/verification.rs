@@ -13,8 +13,14 @@ use crate::error::{Error, Result};
 use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
 use crate::storage::File;
 
-/// Number of starts and ends of a writer's applies: odd while the file's pages change.
-pub(crate) type Applies = Arc<AtomicU64>;
+/// A writer's changes to the file that it verifies.
+#[derive(Clone, Debug)]
+pub(crate) struct FileChanges {
+    /// Number of starts and ends of applies: odd while the file's pages change.
+    pub(crate) applies: Arc<AtomicU64>,
+    /// Minimum length of the file so far. Later pages were cut off and may have been replaced.
+    pub(crate) length_min: Arc<AtomicU64>,
+}
 
 /// Compares all pages; fails with the first one that differs.
 pub(crate) fn verify_now(
@@ -78,20 +84,20 @@ enum Outcome {
 }
 
 impl BackgroundVerification {
-    /// Starts the comparison. For a writer, `applies` is its count of applies; pages that change
-    /// during the comparison are compared again.
+    /// Starts the comparison. A writer passes its `changes`: pages that change during the
+    /// comparison are compared again, and pages that are cut off do not count.
     pub(crate) fn start(
         file: Arc<dyn File>,
         regions: Vec<RegionRecord>,
         overlay: Overlay,
-        applies: Option<Applies>,
+        changes: Option<FileChanges>,
     ) -> Result<BackgroundVerification> {
         let shared =
             Arc::new(Shared { file, stop: AtomicBool::new(false), outcome: Mutex::new(None) });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("evermap-verify".to_string())
-            .spawn(move || own.run(&regions, &overlay, applies.as_deref()))
+            .spawn(move || own.run(&regions, &overlay, changes.as_ref()))
             .map_err(|e| Error::from_io(e, "start a thread to verify", shared.file.path()))?;
         Ok(BackgroundVerification { shared, thread: Some(thread) })
     }
@@ -115,14 +121,14 @@ impl BackgroundVerification {
 }
 
 impl Shared {
-    fn run(&self, regions: &[RegionRecord], overlay: &Overlay, applies: Option<&AtomicU64>) {
+    fn run(&self, regions: &[RegionRecord], overlay: &Overlay, changes: Option<&FileChanges>) {
         let mut bad = None;
         let read = verify_pages(
             &*self.file,
             regions,
             overlay,
             |page| {
-                if self.still_bad(page, regions, applies) {
+                if self.still_bad(page, regions, changes) {
                     bad = Some(page);
                 }
                 bad.is_none()
@@ -144,16 +150,18 @@ impl Shared {
         &self,
         page: BadPage,
         regions: &[RegionRecord],
-        applies: Option<&AtomicU64>,
+        changes: Option<&FileChanges>,
     ) -> bool {
-        let Some(applies) = applies else { return true };
+        let Some(FileChanges { applies, length_min }) = changes else { return true };
         let none = Overlay::default();
         while !self.stop.load(Ordering::Relaxed) {
             let before = applies.load(Ordering::SeqCst);
             if before.is_multiple_of(2) {
                 let bad = is_still_bad(&*self.file, regions, &none, page).unwrap_or(true);
                 if applies.load(Ordering::SeqCst) == before {
-                    return bad;
+                    // Loaded after the page was read: the writer stores the length before it cuts.
+                    let end = length_min.load(Ordering::SeqCst);
+                    return bad && page.number() * PAGE_BYTES < end;
                 }
             }
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -9,6 +9,7 @@ mod space;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::acquire::{Acquired, acquire, cut_dead_growth};
@@ -19,7 +20,7 @@ use super::map::{ObjectMap, RegionMap};
 use super::protector::{ActiveProtection, Opened, Protection, Protector};
 use super::region_set::RegionSet;
 use super::superblock::hex;
-use super::verification::{BackgroundVerification, verify_now};
+use super::verification::{BackgroundVerification, FileChanges, verify_now};
 use super::{Environment, ObjectPaths};
 use crate::address::{AccessKey, AddressSpace};
 use crate::alloc::{Heap, HeapStatistics};
@@ -48,6 +49,8 @@ pub(crate) struct Writer {
     grew: bool,
     /// Room was reserved, so closing keeps it.
     reserved: bool,
+    /// Minimum length of the file since the session was opened, for background verifications.
+    length_min: Arc<AtomicU64>,
     /// Number of the last commit when the session was opened.
     opened_at: u64,
     /// Treatment of foreign pointers, if commits look for them.
@@ -119,6 +122,7 @@ impl Writer {
             superblock,
             grew: false,
             reserved,
+            length_min: Arc::new(AtomicU64::new(u64::MAX)),
             opened_at,
             foreign: None,
         })
@@ -473,8 +477,11 @@ impl Writer {
             return self.verify().map(|()| None);
         }
         let (file, regions) = (Arc::clone(self.file()), self.superblock.regions().to_vec());
-        let applies = Some(Arc::clone(self.engine.applies()));
-        BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
+        let changes = FileChanges {
+            applies: Arc::clone(self.engine.applies()),
+            length_min: Arc::clone(&self.length_min),
+        };
+        BackgroundVerification::start(file, regions, Overlay::default(), Some(changes)).map(Some)
     }
 }
 

@@ -4,6 +4,7 @@
 //! object gives back before the file loses it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
@@ -160,6 +161,7 @@ impl Writer {
             return Ok(());
         }
         self.engine.shorten(&shorter);
+        self.length_min.fetch_min(length, Ordering::SeqCst);
         if let Err(error) = self.region_set.trim(&used) {
             warn!(%error, "could not give back the unused end of the object file");
         }
