@@ -68,10 +68,9 @@ impl Engine {
             self.log_and_flush()?;
         }
         let object = Arc::clone(self.object());
-        let _content = match self.policy {
-            // The session holds the lock already.
-            LogPolicy::Permanent { .. } => None,
-            LogPolicy::WhileOpen => match locks::begin_apply(&*object)? {
+        let _content = match self.holds_content() {
+            true => None,
+            false => match locks::begin_apply(&*object)? {
                 Some(held) => Some(held),
                 None => return Ok(false),
             },
@@ -169,6 +168,8 @@ impl Engine {
     /// Maps another file that holds the last commit.
     fn switch_to(&mut self, object: Arc<dyn File>) -> Result<()> {
         object.advise_random()?;
+        // The caller locked the old file.
+        self.set_content_locked(false);
         self.committed.switch_to(object, |object| self.pages.map_all(object))?;
         self.pages.forget_retained();
         Ok(())

@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     suspects: Option<Suspects>,
     /// Buffer for the next record.
     record_buffer: Vec<u8>,
+    /// The caller holds the content of the object file locked.
+    content_locked: bool,
 }
 
 impl Engine {
@@ -68,6 +70,7 @@ impl Engine {
             logging,
             suspects: None,
             record_buffer: Vec::new(),
+            content_locked: false,
         }
     }
 
@@ -269,6 +272,17 @@ impl Engine {
         }
     }
 
+    /// Notes that the caller locked the content of the object file against readers, or is about to
+    /// unlock it. In between, the engine must not lock it: its unlock would end the caller's lock.
+    pub(crate) fn set_content_locked(&mut self, locked: bool) {
+        self.content_locked = locked;
+    }
+
+    /// Returns true if the session or the caller holds the content locked.
+    pub(super) fn holds_content(&self) -> bool {
+        self.content_locked || self.policy != LogPolicy::WhileOpen
+    }
+
     /// Makes commits search for suspects.
     pub(crate) fn search_for_suspects(&mut self, suspects: Suspects) {
         self.suspects = Some(suspects);
@@ -394,7 +408,7 @@ impl Engine {
     fn is_full_beside_readers(&self) -> Result<bool> {
         let full = self.log_bytes() > self.settings.log_bytes_max;
         let refuse = self.settings.when_log_full == WhenLogFull::Refuse;
-        if !full || !refuse || self.policy != LogPolicy::WhileOpen {
+        if !full || !refuse || self.holds_content() {
             return Ok(false);
         }
         locks::begin_apply(&**self.object()).map(|alone| alone.is_none())

@@ -154,9 +154,12 @@ impl Writer {
             unreserved: Arc::clone(self.region_set.unreserved()),
         };
         let seal = |number, page: &mut _| superblock.seal_commit(number, page, &shorter, length);
-        self.engine.commit(growth, |_| Ok(()), seal)?;
-        self.engine.sync()?;
+        self.engine.set_content_locked(true);
+        let committed =
+            self.engine.commit(growth, |_| Ok(()), seal).and_then(|_| self.engine.sync());
+        self.engine.set_content_locked(false);
         drop(exclusive);
+        committed?;
         if !self.engine.forget_after(length)? {
             return Ok(());
         }
