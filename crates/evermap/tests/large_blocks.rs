@@ -213,6 +213,52 @@ fn a_forked_child_sees_the_large_block_as_of_the_fork() {
 }
 
 #[test]
+fn growth_after_a_large_block_outlives_a_fork() {
+    const SMALL_BYTES: usize = 4 << 20;
+    const LARGE_BYTES: usize = 96 << 20;
+    let place = place();
+    let path = place.path().join("store");
+    let store = Store::create_new(&path).unwrap();
+    store.create_raw("block").unwrap();
+    let mut session = store.write_raw("block").unwrap();
+    // The next region has four times as many addresses, so both blocks fit into it.
+    session.heap().allocate(32 << 20, 16).unwrap();
+    let block = session.heap().allocate(LARGE_BYTES, 16).unwrap();
+    // SAFETY: the tag belongs to no Rust type.
+    unsafe { session.set_root(Some(block), LARGE_BYTES as u64, [9; 16], "a block") }.unwrap();
+    let small = session.heap().allocate(SMALL_BYTES, 16).unwrap();
+    assert_eq!(small.addr().get(), block.addr().get() + LARGE_BYTES);
+    // SAFETY: inside the blocks; the child calls only `_exit`.
+    let child = unsafe {
+        small.write_bytes(5, SMALL_BYTES);
+        match libc::fork() {
+            0 => libc::_exit(0),
+            child => child,
+        }
+    };
+    // SAFETY: waits for the child of this test.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    // The commit writes the two blocks separately, and the pages at their border are adjacent.
+    // SAFETY: inside the blocks.
+    unsafe {
+        block.add(LARGE_BYTES - 1).write(4);
+        small.write_bytes(6, SMALL_BYTES);
+    }
+    session.commit().unwrap();
+    session.close().unwrap();
+    drop(store);
+    let store = Options::new().verify(Verify::Full).open(&path).unwrap();
+    let snapshot = store.read_raw("block").unwrap();
+    assert_eq!(snapshot.root().address, block.as_ptr());
+    // SAFETY: the snapshot maps both blocks, and no thread stores to them.
+    unsafe {
+        assert_eq!(block.add(LARGE_BYTES - 1).read(), 4);
+        let kept = std::slice::from_raw_parts(small.as_ptr(), SMALL_BYTES);
+        assert!(kept.iter().all(|byte| *byte == 6));
+    }
+}
+
+#[test]
 fn a_commit_evicts_pages_on_both_sides_of_a_border_between_regions() {
     const CHUNK_BYTES: usize = 64 << 10;
     let place = place();
