@@ -173,3 +173,80 @@ impl Writer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::address::AddressSpace;
+    use crate::commit::{LogPolicy, WriteOptions};
+    use crate::format::KIND_OBJECT;
+    use crate::object::{
+        Addresses, Draft, DraftOptions, Environment, Identity, ObjectPaths, RootType,
+    };
+    use crate::storage::{Disk, LockKind, OpenMode};
+
+    struct Leases(AtomicU64);
+
+    impl Addresses for Leases {
+        fn lease(&self, bytes: u64) -> Result<u64> {
+            Ok(self.0.fetch_add(bytes, Ordering::Relaxed))
+        }
+
+        fn release(&self, _base: u64, _bytes: u64) {}
+    }
+
+    #[test]
+    fn an_apply_keeps_the_lock_of_its_caller() {
+        const ARENA: (u64, u64) = (0x5c00_0000_0000, 1 << 30);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("object");
+        let environment = Environment {
+            storage: Arc::new(Disk::default()),
+            space: AddressSpace::new("test"),
+            addresses: Arc::new(Leases(AtomicU64::new(ARENA.0))),
+            guest: None,
+        };
+        environment.space.reserve(ARENA.0, ARENA.1).unwrap();
+        let options = DraftOptions { kind: KIND_OBJECT, arena: ARENA, ..DraftOptions::default() };
+        let mut draft = Draft::create(&environment, &path, &options).unwrap();
+        draft
+            .place_root(RootType { bytes: 8, align: 8, type_id: [1; 16], schema: "a number" })
+            .unwrap();
+        draft.finish(&environment, None).unwrap();
+        draft.published();
+        drop(draft);
+        let paths = ObjectPaths {
+            path: path.clone(),
+            log_path: directory.path().join("log"),
+            identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT },
+            display_name: "object".to_string(),
+        };
+        // Each commit is applied at once.
+        let options = WriteOptions::new().log_bytes_max(0);
+        let (policy, timeout) = (LogPolicy::WhileOpen, Duration::ZERO);
+        let mut writer = Writer::open(&environment, &paths, policy, &options, timeout).unwrap();
+        let other = environment.storage.open(&path, OpenMode::ReadWrite).unwrap();
+        let may_read = || {
+            [locks::CONTENT_BYTE, locks::CONTENT_BYTE_SECOND].into_iter().any(|byte| {
+                let locked = other.try_lock(LockKind::Shared, byte, 1).unwrap();
+                other.unlock(byte, 1).unwrap();
+                locked
+            })
+        };
+        let file = Arc::clone(writer.file());
+        let exclusive = locks::lock_exclusively(&*file).unwrap().unwrap();
+        writer.engine.set_content_locked(true);
+        writer.superblock_mut().set_name("another name");
+        assert!(writer.commit_superblock().unwrap());
+        assert!(writer.is_applied());
+        assert!(!may_read());
+        writer.engine.set_content_locked(false);
+        drop(exclusive);
+        assert!(may_read());
+    }
+}
