@@ -70,22 +70,32 @@ pub(crate) fn advise_on_demand(
 /// Maps the file in a missing window.
 fn map_window(load: &OnDemand, job: &Job, window: usize) -> Result<()> {
     let shared = load.shared();
-    if !shared.windows.map_file(window) {
+    if !shared.windows.begin_mapping(window) {
         return Ok(());
     }
+    let part = job.part.window(window);
     let from = window * HUGE_PAGE_BYTES;
-    // SAFETY: the window is missing and will not be loaded any more. The caller has exclusive
-    // access to the image, so no thread waits for a page of it.
-    unsafe {
+    // SAFETY: the window is missing and not loaded while it is being mapped. The caller has
+    // exclusive access to the image, so no thread waits for a page of it.
+    let mapped = unsafe {
         shared.region.replace_by_file(
             from,
             from + HUGE_PAGE_BYTES,
             job.source.cached(),
-            job.part.window(window).offset,
+            part.offset,
             Backing::FilePrivate,
         )
+    };
+    if let Err(errno) = mapped {
+        shared.windows.end_mapping(window, false);
+        shared.wake_loader();
+        return Err(job.source.failed("map a part of", errno));
     }
-    .map_err(|errno| job.source.failed("map a part of", errno))
+    if shared.windows.end_mapping(window, true) {
+        job.counters.first();
+        job.counters.loaded(part.bytes as u64);
+    }
+    Ok(())
 }
 
 /// Gives advice about a complete image. `part` is a range of its memory. The caller has exclusive

@@ -30,6 +30,8 @@ pub(crate) enum State {
     Skipped = 5,
     /// Mapped from the file.
     Mapped = 6,
+    /// Missing, and being mapped from the file. The loading threads leave it alone.
+    Mapping = 7,
 }
 
 impl State {
@@ -41,6 +43,7 @@ impl State {
             4 => State::Failed,
             5 => State::Skipped,
             6 => State::Mapped,
+            7 => State::Mapping,
             _ => State::Missing,
         }
     }
@@ -57,7 +60,7 @@ pub(crate) struct Windows {
     states: Box<[AtomicU8]>,
     /// Error numbers of failed windows.
     errors: Box<[AtomicI32]>,
-    /// Windows in `Missing`, `Wanted` or `Reading`.
+    /// Windows in `Missing`, `Wanted`, `Reading` or `Mapping`.
     unsettled: AtomicUsize,
     /// Windows in `Skipped`.
     skipped: AtomicUsize,
@@ -188,7 +191,7 @@ impl Windows {
     /// Marks a window as failed unless it is loaded, and wakes waiters.
     pub(crate) fn fail(&self, window: usize, errno: Errno) {
         self.errors[window].store(errno.raw_os_error(), Ordering::Relaxed);
-        for from in [State::Missing, State::Wanted, State::Reading] {
+        for from in [State::Missing, State::Wanted, State::Reading, State::Mapping] {
             self.change(window, from, State::Failed);
         }
         if self.change(window, State::Skipped, State::Wanted) {
@@ -204,13 +207,19 @@ impl Windows {
         is_skipped
     }
 
-    /// Marks a missing window as mapped from the file. Returns true if the state changed.
-    pub(crate) fn map_file(&self, window: usize) -> bool {
-        let is_mapped = self.change(window, State::Missing, State::Mapped)
-            || (self.change(window, State::Skipped, State::Missing)
-                && self.change(window, State::Missing, State::Mapped));
+    /// Claims a missing window for mapping the file. Returns true if the state changed.
+    pub(crate) fn begin_mapping(&self, window: usize) -> bool {
+        self.change(window, State::Missing, State::Mapping)
+            || self.change(window, State::Skipped, State::Mapping)
+    }
+
+    /// Marks a window as mapped from the file, or as wanted if mapping failed. Returns true if the
+    /// state changed: all windows may have failed in the meantime.
+    pub(crate) fn end_mapping(&self, window: usize, is_mapped: bool) -> bool {
+        let to = if is_mapped { State::Mapped } else { State::Wanted };
+        let is_changed = self.change(window, State::Mapping, to);
         self.notify();
-        is_mapped
+        is_changed
     }
 
     /// Wakes all waiting threads.
@@ -266,6 +275,23 @@ mod tests {
         assert!(!windows.are_settled());
         assert!(windows.claim(0));
         windows.publish(0);
+        assert!(windows.are_complete());
+    }
+
+    #[test]
+    fn a_window_being_mapped_is_neither_settled_nor_loaded() {
+        let windows = Windows::new(2);
+        assert!(windows.skip(1));
+        for window in 0..2 {
+            assert!(windows.begin_mapping(window) && !windows.begin_mapping(window));
+            assert!(!windows.claim(window) && !windows.want(window));
+        }
+        windows.requeue_lost();
+        assert_eq!(windows.unsettled(), 2);
+        assert!(windows.end_mapping(0, true) && windows.end_mapping(1, false));
+        assert_eq!((windows.state(0), windows.state(1)), (State::Mapped, State::Wanted));
+        assert_eq!(windows.unsettled(), 1);
+        windows.fail(1, Errno::IO);
         assert!(windows.are_complete());
     }
 

@@ -219,7 +219,7 @@ impl Shared {
     }
 
     /// Wakes the loader thread to check for wanted windows.
-    fn wake_loader(&self) {
+    pub(crate) fn wake_loader(&self) {
         let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 

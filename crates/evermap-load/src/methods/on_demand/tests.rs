@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::injected::{Injected, NONE};
 use super::*;
+use crate::advise::{Advice, advise_on_demand};
 use crate::counters::Counters;
 use crate::part::Part;
 use crate::source::Source;
@@ -262,4 +263,48 @@ fn dropping_a_load_ends_its_threads() {
     let shared = load.shared.clone();
     drop(load);
     assert!(shared.has_ended());
+}
+
+/// Returns a start whose stream waits for the turns of other loads, which are returned too. Its
+/// windows are only loaded on demand.
+fn without_turn() -> (Start, Vec<turns::Turn>) {
+    let turns = Arc::new(turns::Turns::default());
+    let others = vec![turns.next(), turns.next()];
+    (Start { turn: turns.next(), ..Start::default() }, others)
+}
+
+fn map(load: &OnDemand, job: &Job, windows: Range<usize>) -> Result<()> {
+    let part = windows.start * HUGE_PAGE_BYTES..windows.end * HUGE_PAGE_BYTES;
+    advise_on_demand(load, job, part, Advice::ReadOnly, true)
+}
+
+#[test]
+fn mapped_windows_count_as_loaded() {
+    let file = file(5 * HUGE_PAGE_BYTES + 4097);
+    let job = job(&file);
+    let (without_turn, others) = without_turn();
+    let Some(load) = start(&job, without_turn) else { return };
+    map(&load, &job, 1..4).unwrap();
+    assert_eq!(job.counters.loaded_bytes(), 3 * HUGE_PAGE_BYTES as u64);
+    drop(others);
+    load.wait().unwrap();
+    assert!(bytes(&load, file.bytes.len()) == file.bytes);
+    assert_eq!(job.counters.loaded_bytes(), file.bytes.len() as u64);
+}
+
+#[test]
+fn a_window_that_cannot_be_mapped_is_loaded() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let (without_turn, _others) = without_turn();
+    let Some(load) = start(&job, without_turn) else { return };
+    // A file cannot be mapped from an offset within a page.
+    let mut unmappable = job.clone();
+    unmappable.part.begin += 1;
+    assert!(map(&load, &unmappable, 1..2).is_err());
+    assert_ne!(load.shared().windows.state(1), State::Mapped);
+    let part = HUGE_PAGE_BYTES..2 * HUGE_PAGE_BYTES;
+    assert!(bytes(&load, file.bytes.len())[part.clone()] == file.bytes[part]);
+    load.ensure(1..2).unwrap();
+    assert_eq!(job.counters.loaded_bytes(), HUGE_PAGE_BYTES as u64);
 }
