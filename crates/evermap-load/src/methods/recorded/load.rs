@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use super::{FAILED, MISSING, PRESENT, Shared, WINDOW_BYTES};
+use super::{MISSING, PRESENT, Shared, WINDOW_BYTES};
 use crate::counters::{add, count};
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -18,13 +18,10 @@ impl Shared {
     /// Loads a window if it is missing. `buffer` holds one window.
     pub(super) fn load_window(&self, window: usize, buffer: &mut [u8]) -> Result<()> {
         match self.states[window].load(Ordering::Acquire) {
-            PRESENT => return Ok(()),
-            FAILED => return self.failure(),
+            MISSING if !self.is_forked_child() => {}
             // In a forked child, the userfaultfd would change the parent's memory.
-            _ if self.is_forked_child() => {
-                return Err(Error::ThreadsLost { path: self.job.source.path().into() });
-            }
-            _ => {}
+            MISSING => return Err(Error::ThreadsLost { path: self.job.source.path().into() }),
+            state => return self.settled(window, state),
         }
         let outcome = self.read(window, buffer).and_then(|bytes| {
             self.place(window, buffer)
@@ -46,15 +43,11 @@ impl Shared {
                         count(&self.job.counters.on_demand);
                         Ok(())
                     }
-                    // Another thread failed to load it and poisoned it first.
-                    Err(FAILED) => self.failure(),
-                    Err(_) => Ok(()),
+                    // Another thread loaded it, or failed to, first.
+                    Err(state) => self.settled(window, state),
                 }
             }
-            Err(error) => {
-                self.fail(window, &error);
-                Err(error)
-            }
+            Err(error) => self.fail(window, error),
         }
     }
 
@@ -108,24 +101,58 @@ impl Shared {
         Ok(())
     }
 
-    /// Marks a window as failed. An access to it raises SIGBUS from now on.
-    fn fail(&self, window: usize, error: &Error) {
-        let _ = self.failure.set((window, errno_of(error)));
+    /// Marks a window as failed, unless another thread loaded it meanwhile. An access to it raises
+    /// SIGBUS from now on.
+    pub(super) fn fail(&self, window: usize, error: Error) -> Result<()> {
+        let number = u8::try_from(errno_of(&error).raw_os_error()).unwrap_or(u8::MAX);
+        let failed = PRESENT.saturating_add(number);
+        // Before poisoning: a window whose pages are poisoned must never become present.
+        match self.states[window].compare_exchange(
+            MISSING,
+            failed,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => {
+                self.poison(window);
+                Err(error)
+            }
+            Err(state) => self.settled(window, state),
+        }
+    }
+
+    fn poison(&self, window: usize) {
         let begin = self.region.address() as usize + window * WINDOW_BYTES;
         self.userfault.poison(begin, WINDOW_BYTES);
-        self.states[window].store(FAILED, Ordering::Release);
+    }
+
+    /// Returns the outcome of a window that is no longer missing.
+    fn settled(&self, window: usize, state: u8) -> Result<()> {
+        if state <= PRESENT {
+            return Ok(());
+        }
+        // Again, because the thread that failed may have been killed before it poisoned.
+        if !self.is_forked_child() {
+            self.poison(window);
+        }
+        self.failure()
     }
 
     /// Returns the error of the first failed window.
     pub(super) fn failure(&self) -> Result<()> {
-        let Some((window, errno)) = self.failure.get() else { return Ok(()) };
+        let failed = self.states.iter().enumerate().find_map(|(window, state)| {
+            let number =
+                state.load(Ordering::Acquire).checked_sub(PRESENT).filter(|number| *number > 0)?;
+            Some((window, Errno::from_raw_os_error(number.into())))
+        });
+        let Some((window, errno)) = failed else { return Ok(()) };
         self.job.source.check()?;
         let at = window * WINDOW_BYTES;
         Err(Error::Unreadable {
             path: self.job.source.path().into(),
             offset_bytes: self.job.part.begin + at as u64,
             length_bytes: (self.job.part.memory_bytes() - at).min(WINDOW_BYTES) as u64,
-            source: (*errno).into(),
+            source: errno.into(),
         })
     }
 

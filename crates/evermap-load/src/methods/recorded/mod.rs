@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 
 use evermap_observe::{Moment, Usage};
 use rustix::event::EventfdFlags;
-use rustix::io::Errno;
 
 use super::fork::{self, Forked};
 use super::{Stop, serve_missing_pages, wait_for_last_reference};
@@ -28,10 +27,9 @@ use crate::sys::userfault::{Scope, Userfault};
 
 /// Window without contents.
 const MISSING: u8 = 0;
-/// Window with the file's bytes.
+/// Window with the file's bytes. Each higher value is [`PRESENT`] plus the error number of a window
+/// that cannot be loaded.
 const PRESENT: u8 = 1;
-/// Window that cannot be loaded.
-const FAILED: u8 = 2;
 
 /// State of a recorded image, shared by its threads and users.
 #[derive(Debug)]
@@ -48,8 +46,6 @@ pub(crate) struct Shared {
     touched: AtomicU32,
     /// State of each window.
     states: Box<[AtomicU8]>,
-    /// First window that failed, with its error.
-    failure: OnceLock<(usize, Errno)>,
     stop: AtomicBool,
     is_over: AtomicBool,
     /// Bytes written, once the kernel no longer records writes.
@@ -92,7 +88,6 @@ impl Recorded {
             touches: (0..windows).map(|_| AtomicU32::new(0)).collect(),
             touched: AtomicU32::new(0),
             states: (0..windows).map(|_| AtomicU8::new(MISSING)).collect(),
-            failure: OnceLock::new(),
             stop: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             written_bytes: AtomicU64::new(0),
@@ -247,16 +242,45 @@ mod tests {
     use crate::part::Part;
     use crate::source::Source;
 
+    fn job(path: &std::path::Path) -> Job {
+        let source = Arc::new(Source::open(path).unwrap());
+        let part = Part::new(0..source.bytes(), source.block_bytes());
+        let data = source.data(evermap_observe::Span::new(0, part.end)).into();
+        let counters = Arc::new(Counters::new());
+        Job { source, part, data, counters, is_partly_cached: true }
+    }
+
+    #[test]
+    fn a_window_loaded_by_another_thread_does_not_fail() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        std::fs::write(&path, vec![7; 2 * WINDOW_BYTES]).unwrap();
+        let job = job(&path);
+        let recorded = match Recorded::start(&job, ForkPolicy::Finish) {
+            Err(Stop::Refused(why)) => return println!("skipped: {why}"),
+            other => other.unwrap(),
+        };
+        let shared = recorded.shared();
+        let error = || job.source.failed("read", rustix::io::Errno::NOMEM);
+        recorded.ensure(0..1).unwrap();
+        shared.fail(0, error()).unwrap();
+        recorded.ensure(0..1).unwrap();
+        shared.failure().unwrap();
+        assert!(shared.fail(1, error()).is_err());
+        let failed = recorded.ensure(WINDOW_BYTES..WINDOW_BYTES + 1).unwrap_err();
+        let crate::Error::Unreadable { offset_bytes, source, .. } = failed else {
+            panic!("{failed:?}")
+        };
+        assert_eq!(offset_bytes, WINDOW_BYTES as u64);
+        assert_eq!(source.raw_os_error(), Some(rustix::io::Errno::NOMEM.raw_os_error()));
+    }
+
     #[test]
     fn windows_load_on_access_while_threads_vanish() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         std::fs::write(&path, vec![7; 8 * WINDOW_BYTES]).unwrap();
-        let source = Arc::new(Source::open(&path).unwrap());
-        let part = Part::new(0..source.bytes(), source.block_bytes());
-        let data = source.data(evermap_observe::Span::new(0, part.end)).into();
-        let counters = Arc::new(Counters::new());
-        let job = Job { source, part, data, counters, is_partly_cached: true };
+        let job = job(&path);
         let recorded = match Recorded::start(&job, ForkPolicy::Finish) {
             Err(Stop::Refused(why)) => return println!("skipped: {why}"),
             other => other.unwrap(),
