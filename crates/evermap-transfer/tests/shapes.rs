@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -152,6 +152,30 @@ fn hard_links_are_preserved_across_sources() {
     assert_eq!(fs::read_to_string(path("into/single")).unwrap(), "linked");
     let names = fs::read_dir(path("into")).unwrap().count();
     assert_eq!(names, 4, "temporary files remain");
+}
+
+#[test]
+fn names_after_one_that_cannot_be_linked_are_linked_or_reported() {
+    let temp = temp_dir();
+    let path = |name: &str| temp.path().join(name);
+    fs::create_dir_all(path("tree/sub")).unwrap();
+    fs::write(path("file"), "linked").unwrap();
+    for name in ["tree/a", "tree/b", "tree/sub/c"] {
+        fs::hard_link(path("file"), path(name)).unwrap();
+    }
+    // Directories in the way of two names.
+    for directory in ["into/tree/a", "into/tree/b", "into/tree/sub"] {
+        fs::create_dir_all(path(directory)).unwrap();
+    }
+    fs::set_permissions(path("tree"), fs::Permissions::from_mode(0o750)).unwrap();
+    let links = Arc::new(SharedLinks::default());
+    Copy::new(path("file"), path("into")).links(Arc::clone(&links)).run().unwrap();
+    let copied = Copy::new(path("tree"), path("into")).links(links).run();
+    let Err(Error::Incomplete(report)) = copied else { panic!("{copied:?}") };
+    assert_eq!(report.errors.len(), 2, "{report}");
+    let copies = ["into/file", "into/tree/sub/c"].map(|name| fs::metadata(path(name)).unwrap());
+    assert_eq!(copies[0].ino(), copies[1].ino());
+    assert_eq!(fs::metadata(path("into/tree")).unwrap().mode() & 0o777, 0o750);
 }
 
 #[test]

@@ -205,9 +205,10 @@ impl<'a> Worker<'a> {
                 false => copy(self, true),
             },
             Claim::First => {
-                let copied = match self.link_shared(at, inode)? {
-                    true => Ok(()),
-                    false => copy(self, true),
+                let copied = match self.link_shared(at, inode) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => copy(self, true),
+                    Err(error) => Err(error),
                 };
                 let first = Name { directory: Arc::clone(at.directory), name: at.name.to_owned() };
                 let waiting =
