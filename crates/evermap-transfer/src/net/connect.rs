@@ -103,15 +103,24 @@ fn connect_unix(
             Ok(()) => return Ok(socket),
             Err(Errno::INTR) => {}
             // The listener's queue is full. There is no notification when it has space.
-            Err(Errno::AGAIN)
-                if Instant::now() < deadline && !cancelled.load(Ordering::Relaxed) =>
-            {
-                std::thread::sleep(RETRY_INTERVAL);
+            Err(Errno::AGAIN) if cancelled.load(Ordering::Relaxed) => {
+                return Err(Error::Cancelled { left: "no partial file remains".into() });
             }
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY_INTERVAL),
             Err(Errno::AGAIN) => return Err(failed(Errno::TIMEDOUT)),
             Err(errno) => return Err(failed(errno)),
         }
     }
+}
+
+/// Outcome of accepting a connection.
+#[derive(Debug)]
+pub(super) enum Accepted {
+    Connection(Socket),
+    /// There is none, it was closed before, or the error was transient.
+    Nothing,
+    /// One waits, but the process or the system lacks descriptors or memory for it.
+    Short(Errno),
 }
 
 /// A non-blocking listening socket. A UNIX socket's name is removed on drop.
@@ -172,9 +181,8 @@ impl ListenSocket {
         &self.address
     }
 
-    /// Accepts the next connection. Returns `None` if there is none, if it was closed before, or
-    /// after a transient error.
-    pub(super) fn accept(&self) -> Result<Option<Socket>> {
+    /// Accepts the next connection.
+    pub(super) fn accept(&self) -> Result<Accepted> {
         let accepted = match &self.socket {
             Bound::Tcp(listener) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
             Bound::Unix { listener, .. } => {
@@ -182,14 +190,17 @@ impl ListenSocket {
             }
         };
         match accepted {
-            Ok(descriptor) => Ok(Socket::new(descriptor, &self.address.to_string()).ok()),
+            Ok(descriptor) => Ok(Socket::new(descriptor, &self.address.to_string())
+                .map_or(Accepted::Nothing, Accepted::Connection)),
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INVAL | Errno::BADF | Errno::OPNOTSUPP | Errno::NOTSOCK) => {
                     Err(Error::io("accept connections at", self.address.to_string())(error))
                 }
-                // Transient errors of the network, a connection, or a lack of descriptors: the next
-                // attempt may succeed.
-                _ => Ok(None),
+                Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    Ok(Accepted::Short(errno))
+                }
+                // Transient errors of the network or a connection: the next attempt may succeed.
+                _ => Ok(Accepted::Nothing),
             },
         }
     }
@@ -246,5 +257,19 @@ mod tests {
         let never = AtomicBool::new(false);
         let socket = connect(listener.address(), Duration::from_secs(10), &never).unwrap();
         assert_eq!(rustix::net::sockopt::tcp_congestion(&socket).unwrap(), "reno");
+    }
+
+    #[test]
+    fn cancelling_a_connection_to_a_full_listener_is_no_timeout() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = Address::Unix(path);
+        let cancelled = AtomicBool::new(true);
+        // The queue has room for the first.
+        let connected = [0; 3].map(|_| connect(&address, Duration::from_secs(10), &cancelled));
+        let [_, _, Err(error)] = connected else { panic!("{connected:?}") };
+        assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
     }
 }

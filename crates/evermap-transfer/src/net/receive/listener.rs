@@ -20,7 +20,7 @@ use super::target::Target;
 use super::{Receive, raw};
 use crate::error::{Error, Result};
 use crate::net::address::Address;
-use crate::net::connect::ListenSocket;
+use crate::net::connect::{Accepted, ListenSocket};
 use crate::net::report::ReceiveReport;
 use crate::net::socket::{Peer, Socket};
 use crate::net::watch::start;
@@ -207,6 +207,7 @@ impl<'a> Hub<'a> {
 
     fn run(&self, wait: Option<Duration>) -> Result<()> {
         let begin = Instant::now();
+        let mut is_short = false;
         std::thread::scope(|scope| {
             let outcome = loop {
                 if self.is_over.load(Ordering::Acquire) || self.is_cancelled() {
@@ -232,8 +233,19 @@ impl<'a> Hub<'a> {
                     continue;
                 }
                 match self.listen_socket.accept() {
-                    Ok(Some(socket)) => self.admit(scope, socket),
-                    Ok(None) => {}
+                    Ok(Accepted::Connection(socket)) => {
+                        is_short = false;
+                        self.admit(scope, socket);
+                    }
+                    Ok(Accepted::Nothing) => {}
+                    Ok(Accepted::Short(error)) => {
+                        if !is_short {
+                            tracing::warn!(%error, "cannot accept connections for now");
+                            is_short = true;
+                        }
+                        // The connection stays in the queue, so polling it would not wait.
+                        self.wait(false);
+                    }
                     Err(error) => break Err(error),
                 }
             };
