@@ -5,7 +5,7 @@ use std::io::Write;
 use evermap_transfer::Error;
 use evermap_transfer::net::{Receive, Send};
 
-use crate::common::{Received, TestDir, assert_peer, ok, over_pair};
+use crate::common::{Received, TestDir, assert_peer, ok, over_pair, transfer};
 use crate::wire::{
     FAILED, Hello, KEEP, end, expect, frame, manifest, manifest_with, range, send_greeting, summed,
 };
@@ -187,6 +187,19 @@ fn missing_or_extra_bytes_are_refused() {
         (&found[..10], &found[50..60], found.len()),
         (&b"abcdefghij"[..], &b"1234567890"[..], 100)
     );
+}
+
+#[test]
+fn sender_learns_no_path_of_the_receiver() {
+    let dir = TestDir::new();
+    let socket = dir.path("private");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let file = dir.file("file", "text");
+    let (sent, received) = transfer(&Send::new(file), &Receive::new(&socket), "127.0.0.1:0");
+    assert!(matches!(received, Err(Error::Usage(_))), "{received:?}");
+    let sent = sent.unwrap_err();
+    assert!(matches!(sent, Error::PeerRefused { .. }), "{sent:?}");
+    assert!(!sent.to_string().contains("private"), "{sent}");
 }
 
 #[test]

@@ -23,6 +23,9 @@ use crate::policy::Durability;
 /// Timeout for sending a failure to the sender.
 const FAILURE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Refusal of a request for verification, which the sender is told.
+const CANNOT_VERIFY: &str = "discarded data cannot be verified: send without `verify`";
+
 /// Minimum rate of a manifest, in addition to the time for the hello.
 const MANIFEST_BYTES_PER_SECOND: u32 = 64 << 10;
 
@@ -115,9 +118,7 @@ fn transfer(
         (wished, _) => wished,
     };
     if digest_chunk_bytes > 0 && file.is_none() {
-        return Err(Error::Usage(
-            "discarded data cannot be verified: send without `verify`".into(),
-        ));
+        return Err(Error::Usage(CANNOT_VERIFY.into()));
     }
     let ready = Frame::Ready { digest_chunk_bytes, discards: file.is_none() };
     first.send_frame(&ready, handshake())?;
@@ -302,8 +303,7 @@ pub(super) fn send_failure(socket: &Socket, reason: Reason, text: &str) {
     socket.end_sending();
 }
 
-/// Describes an error to the sender, who is not trusted. Leaves out the paths of [`Error::Io`] and
-/// of full disks.
+/// Describes an error to the sender, who is not trusted. Leaves out all paths of the receiver.
 fn reason_for_sender(error: &Error) -> (Reason, String) {
     match error {
         Error::NoSpace { needed_bytes, .. } => {
@@ -320,7 +320,7 @@ fn reason_for_sender(error: &Error) -> (Reason, String) {
         }
         Error::Cancelled { .. } => (Reason::Cancelled, "the receiver was interrupted".into()),
         Error::Peer { what, .. } => (Reason::Malformed, what.clone()),
-        Error::Usage(what) => (Reason::Other, what.clone()),
+        Error::Usage(what) if what == CANNOT_VERIFY => (Reason::Other, what.clone()),
         _ => (Reason::Other, "the receiver gave up".into()),
     }
 }
