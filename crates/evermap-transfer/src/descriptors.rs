@@ -30,9 +30,8 @@ use crate::sys::write_signals::WriteSignalsBlocked;
 /// Transfer of bytes from one descriptor to another.
 ///
 /// Between files, each byte keeps its offset, and the descriptors' positions are not used. Engine
-/// `sendfile` changes the target's position, and `mmap-write` and `mmap-direct` that of a source on
-/// tmpfs. Pipes, sockets and terminals are read from their current position and written at their
-/// end.
+/// `sendfile` changes the target's position. Pipes, sockets and terminals are read from their
+/// current position and written at their end.
 ///
 /// ```
 /// use std::io::{Read, Write};

@@ -88,6 +88,23 @@ fn positions_of_descriptors_are_ignored_and_unchanged() {
 }
 
 #[test]
+fn mapping_a_source_on_tmpfs_keeps_its_position() {
+    let Ok(mut source) = tempfile::tempfile_in("/dev/shm") else {
+        return eprintln!("SKIPPED: no /dev/shm");
+    };
+    source.write_all_at(&bytes(300_000), 0).unwrap();
+    source.seek(SeekFrom::Start(1234)).unwrap();
+    for engine in [EngineKind::MmapWrite, EngineKind::MmapDirect] {
+        let target = file();
+        match Move::new(&source, &target).engines([engine]).run() {
+            Err(Error::Refused { .. }) => {}
+            moved => assert_eq!(moved.unwrap().data_bytes, 300_000),
+        }
+        assert_eq!(source.stream_position().unwrap(), 1234, "{engine}");
+    }
+}
+
+#[test]
 fn sparse_move_skips_holes_and_sets_the_length() {
     let source = file();
     source.set_len(64 << 20).unwrap();

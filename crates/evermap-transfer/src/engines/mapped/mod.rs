@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 
 use evermap_observe::FileSystem;
 use rustix::event::PollFlags;
-use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, fstat, seek, tell};
 use rustix::io::Errno;
 
 use super::calls::{ended, refusal_or_failure, retry};
@@ -142,7 +142,12 @@ fn refuse_tmpfs_holes(ends: &Ends<'_>, part: Span) -> Result<(), Stop> {
     if ends.source.file_system() != FileSystem::TMPFS {
         return Ok(());
     }
-    match seek(ends.source.fd(), SeekFrom::Hole(part.begin)) {
+    let failed = |errno| Stop::Failed { side: Side::Source, operation: "find the data of", errno };
+    // The query moves the position, which belongs to the caller.
+    let position = tell(ends.source.fd()).map_err(failed)?;
+    let hole = seek(ends.source.fd(), SeekFrom::Hole(part.begin));
+    seek(ends.source.fd(), SeekFrom::Start(position)).map_err(failed)?;
+    match hole {
         Ok(hole) if hole < part.end => {
             let why =
                 format!("reading a mapping on tmpfs would fill the source's hole at byte {hole}");
