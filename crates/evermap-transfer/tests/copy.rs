@@ -145,6 +145,20 @@ fn interrupted(from: &Path, to: &Path) {
 }
 
 #[test]
+fn cancelling_the_check_of_a_part_keeps_it_and_says_so() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
+    fs::write(&from, bytes(100 << 20)).unwrap();
+    interrupted(&from, &to);
+    let stop = Arc::new(AtomicBool::new(true));
+    let result = Copy::new(&from, &to).resume(true).cancelled_by(stop).run();
+    let Err(Error::Cancelled { left }) = result else { panic!("{result:?}") };
+    assert!(left.contains(".to.evermap-part"), "{left}");
+    let report = Copy::new(&from, &to).resume(true).run().unwrap();
+    assert!(report.resumed_bytes >= 64 << 20, "{}", report.resumed_bytes);
+}
+
+#[test]
 fn damaged_or_foreign_part_is_restarted() {
     let temp = temp_dir();
     let (from, to) = from_to(&temp);

@@ -104,12 +104,22 @@ pub(crate) fn replace(
     let mut work = data_of(&source)?;
     let mut resumed_bytes = 0;
     let data_bytes = work.bytes();
+    let resumable = |error| match error {
+        Error::Cancelled { .. } => {
+            let path = part::path_of(path, name);
+            Error::Cancelled {
+                left: format!("the data copied so far is in {} for `resume`", path.display()),
+            }
+        }
+        error => error,
+    };
     let (mut part, target) = match options.resume && !work.is_done() {
         true => {
             let named = NamedFile { file: source.fd(), path: source.path() };
             let identity = Identity::of(source.stat());
             let (part, target, bytes) =
-                Part::open(directory, name, path, named, &identity, &mut work, meter)?;
+                Part::open(directory, name, path, named, &identity, &mut work, meter)
+                    .map_err(resumable)?;
             resumed_bytes = bytes;
             (Some(part), target)
         }
@@ -126,15 +136,7 @@ pub(crate) fn replace(
         // After the last read of the target, which would change its access time.
         .and_then(|()| copy.apply_attributes(directory))
         .and_then(|()| copy.flush())
-        .map_err(|error| match (error, &part) {
-            (Error::Cancelled { .. }, Some(_)) => {
-                let path = part::path_of(path, name);
-                Error::Cancelled {
-                    left: format!("the data copied so far is in {} for `resume`", path.display()),
-                }
-            }
-            (error, _) => error,
-        })?;
+        .map_err(|error| if part.is_some() { resumable(error) } else { error })?;
     let mut report = copy.report;
     if options.explain {
         report.source_resident_after = evermap_observe::residency(ends.source.fd());
