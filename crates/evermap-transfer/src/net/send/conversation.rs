@@ -196,6 +196,8 @@ fn compare(
                     None => {
                         discard(send, socket, Reason::SourceChanged, 0, "the source was cut short");
                         source.unchanged()?;
+                        let what = "it ended early".to_string();
+                        return Err(Error::SourceChanged { path: source.path().into(), what });
                     }
                 }
                 // Reading may take longer at this end.
