@@ -49,14 +49,20 @@ pub(crate) struct Drive<'a> {
 }
 
 impl DriveSummary {
-    /// Adds the bytes of a later run. Its reasons and log replace those of this one only if this
-    /// one moved no bytes.
+    /// Adds the bytes of a later run, and the engines that only it rejected. Its reason and log
+    /// replace those of this one only if this one moved no bytes.
     pub(crate) fn add(&mut self, step: DriveSummary) {
         step.moved.into_iter().for_each(|(engine, bytes)| note_moved(self, engine, bytes));
         if self.why.is_empty() {
             self.why = step.why;
             self.rejected = step.rejected;
             self.log = step.log;
+        } else {
+            for choice in step.rejected {
+                if !self.rejected.iter().any(|other| other.engine == choice.engine) {
+                    self.rejected.push(choice);
+                }
+            }
         }
     }
 }
@@ -300,5 +306,26 @@ fn note_moved(summary: &mut DriveSummary, engine: EngineKind, bytes: u64) {
     match summary.moved.iter_mut().find(|(kind, _)| *kind == engine) {
         Some((_, sum)) => *sum += bytes,
         None => summary.moved.push((engine, bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejecting(engines: &[EngineKind], why: &str) -> DriveSummary {
+        let rejected = engines.iter().map(|engine| Choice { engine: *engine, why: why.into() });
+        DriveSummary { why: why.into(), rejected: rejected.collect(), ..DriveSummary::default() }
+    }
+
+    #[test]
+    fn engines_rejected_by_later_runs_are_added_once() {
+        let mut all = rejecting(&[EngineKind::Reflink], "first");
+        all.add(rejecting(&[EngineKind::Reflink, EngineKind::Splice], "second"));
+        all.add(rejecting(&[EngineKind::Splice], "third"));
+        let rejected: Vec<_> =
+            all.rejected.iter().map(|choice| (choice.engine, choice.why.as_str())).collect();
+        assert_eq!(rejected, [(EngineKind::Reflink, "first"), (EngineKind::Splice, "second")]);
+        assert_eq!(all.why, "first");
     }
 }

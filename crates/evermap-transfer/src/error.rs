@@ -43,13 +43,13 @@ pub enum Error {
     },
     /// Not enough space. Found before the first byte if the file system can tell.
     #[error(
-        "no space for {} ({needed_bytes} bytes): free space on that disk or choose a target on another",
-        path.display()
+        "no space for {}{}: free space on that disk or choose a target on another",
+        path.display(), size(*needed_bytes)
     )]
     NoSpace {
         /// The file to be created.
         path: PathBuf,
-        /// Size of its data.
+        /// Size of its data; 0 if not known.
         needed_bytes: u64,
     },
     /// The sender offers more than the receiver accepts in one transfer.
@@ -191,6 +191,14 @@ impl std::fmt::Display for IncompleteTree {
                 "; {target} was not created: fix the cause and copy again, or publish the rest with `keep_going` (--keep-going)"
             ),
         }
+    }
+}
+
+/// Returns the size for a message, if it is known.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" ({bytes} bytes)"),
     }
 }
 

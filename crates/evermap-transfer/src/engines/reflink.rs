@@ -33,11 +33,12 @@ impl Reflink {
     /// Returns how much of `span` one call can share.
     fn share(ends: &Ends<'_>, span: Span) -> Result<Share, Stop> {
         let failed =
-            |errno| Stop::Failed { side: Side::Source, operation: "read the attributes of", errno };
+            |side| move |errno| Stop::Failed { side, operation: "read the attributes of", errno };
         // Query the current size: the kernel answers EINVAL if the source was truncated, as in many
         // other cases.
-        let source_bytes = fstat(ends.source.fd()).map_err(failed)?.st_size as u64;
-        let block_bytes = (fstatfs(ends.target.fd()).map_err(failed)?.f_bsize as u64).max(512);
+        let source_bytes = fstat(ends.source.fd()).map_err(failed(Side::Source))?.st_size as u64;
+        let target = fstatfs(ends.target.fd()).map_err(failed(Side::Target))?;
+        let block_bytes = (target.f_bsize as u64).max(512);
         if span.begin >= source_bytes {
             return Ok(Share::SourceEnded);
         }
