@@ -565,3 +565,31 @@ fn texts_are_not_reported_as_pointers_into_another_store() {
         assert!(report.reached_blocks > 500 && report.findings.is_empty(), "{report:#?}");
     }
 }
+
+#[derive(Clone, Copy, Persist)]
+#[repr(u8)]
+#[allow(dead_code)]
+enum Größe {
+    Klein,
+    Groß,
+}
+
+#[derive(Clone, Copy, Persist)]
+#[repr(u8)]
+#[allow(dead_code)]
+enum Ärger {
+    Wenig,
+    Viel,
+}
+
+#[test]
+fn types_with_names_beyond_ascii_are_counted() {
+    let store = TestStore::in_memory();
+    store.create::<PVec<Größe>, _>("sizes", [Größe::Klein, Größe::Groß]).unwrap();
+    store.create::<PVec<Ärger>, _>("troubles", [Ärger::Wenig, Ärger::Viel]).unwrap();
+    for (name, expected) in [("sizes", "Größe"), ("troubles", "Ärger")] {
+        let report = look(&store, name);
+        let found = report.types.iter().find(|count| count.name.ends_with(expected));
+        assert_eq!(found.map(|count| count.values), Some(2), "{:?}", report.types);
+    }
+}

@@ -206,9 +206,7 @@ fn is_number(name: &str) -> bool {
     let numbers = ["bool", "char", "f32", "f64", "u128", "i128"];
     numbers.contains(&name)
         || name.starts_with("PhantomData<")
-        || ["8", "16", "32", "64"]
-            .iter()
-            .any(|bits| name[1..] == **bits && "ui".contains(&name[..1]))
+        || name.strip_prefix(['u', 'i']).is_some_and(|bits| ["8", "16", "32", "64"].contains(&bits))
 }
 
 fn count_sizes(walked: &WalkResult, report: &mut AuditReport) {
