@@ -101,3 +101,22 @@ fn a_root_with_pointers_out_of_the_object_is_damage_for_every_type() {
         5,
     );
 }
+
+#[test]
+fn a_root_of_the_wrong_size_names_the_objects_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
+    let object = directory.path().join("store/objects").join(store.info("numbers").unwrap().uuid);
+    let file = File::options().read(true).write(true).open(&object).unwrap();
+    let mut page = [0; 4096];
+    file.read_exact_at(&mut page, 0).unwrap();
+    // The root's length in bytes.
+    write_sealed(&file, &page, 112, 8);
+    for opened in opened::<PVec<u64>>(&store, "numbers") {
+        match opened {
+            Err(Error::Damaged { path, what: "the root", .. }) => assert_eq!(path, object),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -40,7 +40,7 @@ pub(in crate::api) fn root_as<T: Persist>(
     match NonNull::new(address as *mut T) {
         Some(root) if fits => Ok(root),
         _ => Err(Error::Damaged {
-            path: files.directory.join(name),
+            path: files.paths(name, superblock.object_uuid).path,
             what: "the root",
             found: format!("{address:#x} and {} bytes", superblock.root_bytes),
             expected: format!("{} bytes aligned to {}", size_of::<T>(), align_of::<T>()),
