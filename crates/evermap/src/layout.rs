@@ -32,6 +32,10 @@ pub(crate) const HOST_LOCK: &str = "sandbox.lock";
 /// every window, so they never collide with an address.
 pub(crate) const TOKEN_BYTES: usize = 5;
 
+/// Byte of the lock file that each guest object open for writing holds locked, as its addresses are
+/// not the store's. It follows the tokens and lies below every window.
+pub(crate) const GUESTS_BYTE: u64 = 1 << (8 * TOKEN_BYTES);
+
 /// Returns the maker's token in an object's id.
 pub(crate) fn token_of(uuid: [u8; 16]) -> u64 {
     uuid[..TOKEN_BYTES].iter().fold(0, |token, byte| token << 8 | u64::from(*byte))

@@ -569,3 +569,65 @@ fn a_guest_object_is_renamed_removed_and_backed_up_like_any_other() {
     store.remove("app:pile").unwrap();
     assert!(store.list().unwrap().is_empty());
 }
+
+/// Replaces a store in another process, in which it is not open.
+#[test]
+fn child_replaces_the_store() {
+    let Ok(path) = std::env::var("EVERMAP_REPLACE_AT") else { return };
+    let path = Path::new(&path);
+    let rebased = tools::rebase(path, &tools::RebaseOptions::new()).map(drop);
+    let options = tools::BackupOptions::new();
+    let restored = tools::restore(path.with_extension("backup"), path, true, &options).map(drop);
+    match std::env::var("EVERMAP_REPLACE_BUSY").is_ok() {
+        true => {
+            let refused = "another process has objects of it open";
+            match rebased {
+                Err(tools::Error::Store(Error::Busy { holder, .. })) if holder == refused => {}
+                other => panic!("{other:?}"),
+            }
+            match restored {
+                Err(Error::Busy { holder, .. }) if holder == refused => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        false => {
+            rebased.unwrap();
+            restored.unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn replace_elsewhere(path: &Path, busy: bool) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["child_replaces_the_store", "--exact", "--nocapture"]);
+    command.env("EVERMAP_REPLACE_AT", path);
+    if busy {
+        command.env("EVERMAP_REPLACE_BUSY", "1");
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_store_is_not_replaced_while_a_guest_writes_one_of_its_objects() {
+    let fixture = fixture();
+    let path = fixture.store.path().to_path_buf();
+    fixture.store.backup(path.with_extension("backup")).unwrap();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    replace_elsewhere(&path, true);
+    linear.store(data, 42);
+    assert!(session.commit().unwrap());
+    session.close().unwrap();
+    {
+        let reader = Linear::new();
+        let reading = GuestReading::Private;
+        let _snapshot = fixture.store.read_guest("app:heap", &reader.memory, reading).unwrap();
+        assert_eq!(reader.load(data), 42);
+    }
+    // A closed session keeps no lock.
+    replace_elsewhere(&path, false);
+    drop(fixture.write(&linear).unwrap());
+    assert_undamaged(&path);
+}

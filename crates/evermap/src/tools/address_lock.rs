@@ -2,7 +2,8 @@
 //!
 //! Every open native object holds a lock on its addresses, in the store's lock file. So while all
 //! addresses are locked no process has one open, and none can open one until the other store is in
-//! place. Guest objects hold no such lock, because their addresses are not the store's.
+//! place. The addresses of guest objects are not the store's. Those that are open for writing lock
+//! [`GUESTS_BYTE`](crate::layout::GUESTS_BYTE) instead; those that are only read hold no lock.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -18,9 +18,12 @@ use crate::api::home::Use;
 use crate::api::inner::StoreInner;
 use crate::api::options::Verify;
 use crate::api::store::Store;
+use crate::api::store_files::Located;
+use crate::catalog::Lease;
 use crate::commit::WriteOptions;
 use crate::error::Result;
 use crate::format::CHUNK_BYTES;
+use crate::layout::GUESTS_BYTE;
 use crate::object::{GuestDraft, GuestWriter};
 
 use memory::OwnMemory;
@@ -80,7 +83,10 @@ impl Store {
     ) -> Result<GuestSession> {
         let environment = memory.environment(&inner.storage, addresses);
         inner.find_and_open(name, |located| {
-            let mut writer = inner.with_paths(name, located.uuid, |paths| {
+            let Located { uuid, mut leases } = located;
+            // Keeps the store from being replaced while the guest has the object open.
+            leases.add(&[Lease { base: GUESTS_BYTE, bytes: 1 }])?;
+            let mut writer = inner.with_paths(name, uuid, |paths| {
                 let timeout = inner.options.busy_timeout;
                 GuestWriter::open(&environment, paths, options, timeout)
             })?;
@@ -92,7 +98,7 @@ impl Store {
             if writer.superblock().name() != name {
                 writer.set_name(name);
             }
-            Ok(GuestSession::of(writer))
+            Ok(GuestSession::of(writer, leases))
         })
     }
 

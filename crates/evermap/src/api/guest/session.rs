@@ -1,5 +1,6 @@
 //! Guest objects open for writing.
 
+use crate::api::addresses::leases::SharedLeases;
 use crate::at_fork;
 use crate::error::Result;
 use crate::format::RegionRecord;
@@ -37,11 +38,13 @@ impl GuestRegion {
 /// from the guest's memory.
 pub struct GuestSession {
     writer: Option<GuestWriter>,
+    // Declared last, so that the store is kept until the writer is closed.
+    _leases: SharedLeases,
 }
 
 impl GuestSession {
-    pub(super) fn of(writer: GuestWriter) -> GuestSession {
-        GuestSession { writer: Some(writer) }
+    pub(super) fn of(writer: GuestWriter, leases: SharedLeases) -> GuestSession {
+        GuestSession { writer: Some(writer), _leases: leases }
     }
 
     /// Guest address of the superblock.

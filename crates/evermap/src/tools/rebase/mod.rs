@@ -137,7 +137,7 @@ impl RebaseOptions {
 ///
 /// # Errors
 /// `Busy` if a process has objects of the store open or creates some, or if this process has the
-/// store open; open guest objects are not noticed. `Damaged` if the check finds damage. `BadBase`
+/// store open; guest objects that are only read are not noticed. `Damaged` if the check finds damage. `BadBase`
 /// if no store can be at the requested address, or this store is there. `AddressTaken` if the
 /// requested addresses are in use in this process, or if another store has them according to the
 /// arena registry; the latter only without `force`, and not in a dry run, which reports it.
@@ -322,7 +322,7 @@ impl Work<'_> {
     }
 
     /// Returns an error if an object was changed since it was moved. No process has a native object
-    /// open now.
+    /// open now, or a guest object open for writing.
     fn refuse_changes(&self) -> StoreResult<()> {
         for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
             let image = open_found(self.scan, &self.listing, (name, found))?;

@@ -23,8 +23,8 @@ use crate::tools::quarantine::{exists, stamp};
 /// Prefix of the directory with the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
 
-/// Lock on a store of which no other process had native objects open. Also locks the catalog
-/// against changes.
+/// Lock on a store of which no other process had native objects open, or guest objects open for
+/// writing. Also locks the catalog against changes.
 pub(super) struct StoreLock {
     addresses: Arc<dyn File>,
     _catalog: Arc<dyn File>,
