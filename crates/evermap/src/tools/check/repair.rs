@@ -2,10 +2,10 @@
 //!
 //! The catalog is rebuilt first if necessary; then the other repairs run in the order of the
 //! findings. Each step that changes the catalog or an object verifies its finding again, under the
-//! lock that protects it. Steps that only move leftover files rely on the scan before. Nothing is
-//! deleted: files are moved to the [`Quarantine`] directory, and files to be changed in place are
-//! copied there first. Objects' data are never changed, because only their owner can decide whether
-//! a page or its checksum is right.
+//! lock that protects it. A copy of an object is moved under the object's lock; steps that move
+//! other leftovers rely on the scan before. Nothing is deleted: files are moved to the
+//! [`Quarantine`] directory, and files to be changed in place are copied there first. Objects' data
+//! are never changed, because only their owner can decide whether a page or its checksum is right.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::api::{Options, Store};
 use crate::catalog::Found;
 use crate::error::{Error, Result};
-use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS, parse_uuid};
 use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lock_byte, peek};
 use crate::storage::{File, LockKind, OpenMode};
 use crate::tools::checksums;
@@ -103,7 +103,7 @@ impl Repairer<'_> {
     fn repair(&mut self, repair: &Repair) -> Result<bool> {
         let done = match repair {
             Repair::RebuildCatalog => Ok(None),
-            Repair::PutAside(file) => self.put_aside(file),
+            Repair::PutAside(file) => self.put_leftover_aside(file),
             Repair::PutLogAside(file) => self.put_log_aside(file),
             Repair::Move(uuid) => self.move_home(*uuid),
             Repair::Forget { name, uuid } => self.forget(name, *uuid),
@@ -139,6 +139,25 @@ impl Repairer<'_> {
         Ok(self.store.insert(store).clone())
     }
 
+    /// Moves a leftover out of the store. A writer may be making a new copy of its object by now, so
+    /// a copy is moved only while no process can write the object.
+    fn put_leftover_aside(&mut self, file: &Path) -> Result<Option<String>> {
+        let is_copy = file.extension().is_some_and(|extension| extension == "new");
+        let stem = file.file_stem().filter(|_| is_copy);
+        let uuid = stem.and_then(|stem| parse_uuid(&stem.to_string_lossy()));
+        let lock = match uuid.map(|uuid| self.lock_writer(uuid)).transpose() {
+            Err(e) if e.is_missing_file() => None,
+            other => other?,
+        };
+        // The copy that was found may have become the object.
+        if let Some(object) = &lock
+            && !object.has_a_name()?
+        {
+            return Ok(None);
+        }
+        self.put_aside(file)
+    }
+
     fn put_aside(&mut self, file: &Path) -> Result<Option<String>> {
         let taken = self.quarantine.take(file)?;
         Ok(taken.then(|| format!("moved {} out of the store", file.display())))
@@ -155,7 +174,7 @@ impl Repairer<'_> {
 
     fn put_log_aside(&mut self, file: &Path) -> Result<Option<String>> {
         let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let Some(uuid) = name.and_then(|name| crate::layout::parse_uuid(&name)) else {
+        let Some(uuid) = name.and_then(|name| parse_uuid(&name)) else {
             return Ok(None);
         };
         let object = self.lock_writer(uuid)?;
@@ -247,5 +266,34 @@ impl Repairer<'_> {
         let display_name =
             name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
         Ok(Some(format!("moved {display_name}, which is damaged, out of the store")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_not_moved_away_from_the_writer_that_makes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Store::create_new(&path).unwrap();
+        store.create::<u64, _>("answer", 42).unwrap();
+        let uuid = store.info("answer").unwrap().uuid;
+        let copy = Path::new(OBJECTS).join(uuid).with_extension("new");
+        std::fs::write(path.join(&copy), "half of it").unwrap();
+        let options = CheckOptions::new().repair(true);
+        // A writer comes after the scan.
+        let found = super::super::scan(&path, &options).unwrap();
+        let session = store.write::<u64>("answer").unwrap();
+        let report = run(&path, &options, found).unwrap();
+        assert!(path.join(&copy).exists(), "{:?}", report.actions);
+        assert!(report.actions[0].starts_with("did not repair"), "{:?}", report.actions);
+        session.close().unwrap();
+        let found = super::super::scan(&path, &options).unwrap();
+        let report = run(&path, &options, found).unwrap();
+        assert!(!path.join(&copy).exists(), "{:?}", report.actions);
     }
 }
