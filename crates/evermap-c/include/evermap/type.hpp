@@ -121,6 +121,7 @@ struct parts {
   }
 
  private:
+  // A type that names its elements in both ways, such as std::span, has the first one's parts.
   template <class F, class U = T, class = typename element<U>::type>
   static void each_element(F& f, int) {
     if constexpr (!std::is_same_v<typename element<U>::type, T>) {
@@ -128,11 +129,11 @@ struct parts {
     }
   }
   template <class F, class U = T, class = typename pointee<U>::type, class = void>
-  static void each_element(F& f, int) {
+  static void each_element(F& f, long) {
     f.template operator()<typename pointee<U>::type>();
   }
   template <class F>
-  static void each_element(F&, long) {}
+  static void each_element(F&, ...) {}
 };
 template <class T>
 struct parts<const T> : parts<T> {};

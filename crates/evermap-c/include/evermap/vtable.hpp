@@ -42,7 +42,7 @@ struct vtable_example {
 
 namespace detail {
 
-/** Maximum length of a group: no more words are read. */
+/** Maximum length of a group. A longer one is refused. */
 inline constexpr std::size_t vtable_words_max = 4096;
 
 /** Tables of one class in this process. */
@@ -138,7 +138,8 @@ __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_gro
       reinterpret_cast<const std::uintptr_t*>(segment->end & ~std::uintptr_t{7});
   const std::uintptr_t* at = group.first + 2;
   group.shape = 2;
-  while (at < end && at - group.first < static_cast<std::ptrdiff_t>(vtable_words_max)) {
+  // One word more than allowed, to see that a group is longer.
+  while (at < end && at - group.first <= static_cast<std::ptrdiff_t>(vtable_words_max)) {
     const auto offset_to_top = static_cast<std::intptr_t>(*at);
     if (offset_to_top < 0 && at + 1 < end && at[1] == own) {
       group.shape = group.shape * 0x100000001b3u + static_cast<std::uint64_t>(at - group.first);
@@ -153,6 +154,11 @@ __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_gro
     --at;
   }
   group.words = static_cast<std::size_t>(at - group.first);
+  if (group.words > vtable_words_max) {
+    raise(EM_UNSUPPORTED, std::string("the virtual tables of ") + type.name() +
+                              " are longer than " + std::to_string(vtable_words_max) +
+                              " words; it cannot live in an object");
+  }
   return group;
 }
 

@@ -4,6 +4,8 @@
 
 #include "check.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <typeinfo>
 
 namespace {
@@ -149,6 +151,22 @@ struct other_drawing : evermap::polymorphic<circle> {
 };
 struct impossible : evermap::polymorphic<diamond> {};
 
+// Reads a group of `words` words. The word behind it belongs to no table.
+std::size_t words_read(std::size_t words) {
+  static std::uintptr_t table[evermap::detail::vtable_words_max + 2];
+  std::fill(std::begin(table), std::end(table), reinterpret_cast<std::uintptr_t>(&words_read));
+  table[0] = 0;
+  table[1] = reinterpret_cast<std::uintptr_t>(&typeid(circle));
+  table[words] = 1;
+  return evermap::detail::read_group(reinterpret_cast<std::uintptr_t>(table + 2), typeid(circle)).words;
+}
+
+void a_group_that_is_too_long_is_refused() {
+  constexpr std::size_t max = evermap::detail::vtable_words_max;
+  CHECK(words_read(max) == max);
+  CHECK(says(CHECK_THROWS(evermap::unsupported, (void)words_read(max + 1)), "longer than"));
+}
+
 void refusals(evermap::store& store) {
   evermap::session session = store.write_or_create("refusals");
   CHECK(says(CHECK_THROWS(evermap::invalid_argument, (void)session.make<circle>(1.0)), "registered"));
@@ -173,6 +191,7 @@ int main(int count, char** arguments) {
       CHECK(verb == "more");
       again(store);
       refusals(store);
+      a_group_that_is_too_long_is_refused();
     }
   });
 }
