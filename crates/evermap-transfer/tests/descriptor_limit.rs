@@ -28,7 +28,7 @@ fn receiver_without_free_descriptors_pauses_and_recovers() {
     let listener = receive.listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address().clone();
     let server = std::thread::spawn(move || listener.serve(|outcome| drop(outcome.unwrap())));
-    // Give the receiver time to start, and this process no further descriptor.
+    // The receiver has started by then. From here on, the process gets no further descriptor.
     std::thread::sleep(Duration::from_millis(100));
     let client = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let free = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;

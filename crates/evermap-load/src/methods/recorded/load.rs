@@ -101,7 +101,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Marks a window as failed, unless another thread loaded it meanwhile. An access to it raises
+    /// Marks a window as failed, unless another thread has loaded it. An access to it raises
     /// SIGBUS from now on.
     pub(super) fn fail(&self, window: usize, error: Error) -> Result<()> {
         let number = u8::try_from(errno_of(&error).raw_os_error()).unwrap_or(u8::MAX);
@@ -126,7 +126,7 @@ impl Shared {
         self.userfault.poison(begin, WINDOW_BYTES);
     }
 
-    /// Returns the outcome of a window that is no longer missing.
+    /// Returns the outcome for a window that is loaded or has failed.
     fn settled(&self, window: usize, state: u8) -> Result<()> {
         if state <= PRESENT {
             return Ok(());
