@@ -93,13 +93,11 @@ pub enum Error {
         /// SHA-256 of the module, in hexadecimal digits.
         module: String,
     },
-    /// The signature is not the signer's signature of this module.
-    #[error("the signature is not {signer}'s signature of module {module}; sign the module again")]
-    BadSignature {
-        /// SHA-256 of the module, in hexadecimal digits.
-        module: String,
-        /// The signer's public key, in hexadecimal digits.
-        signer: String,
+    /// The bytes are not a public key.
+    #[error("`{key}` is not an Ed25519 public key; pass the 32 bytes of one")]
+    BadPublicKey {
+        /// The bytes, in hexadecimal digits.
+        key: String,
     },
     /// The application does not exist.
     #[error("no application `{application}` in store {}; create it first with `evermap sandbox grant {application}`", store.display())]

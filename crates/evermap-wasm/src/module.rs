@@ -97,12 +97,12 @@ impl ModuleBinding {
     /// ```
     ///
     /// # Errors
-    /// `BadSignature` if the bytes are not a public key.
+    /// `BadPublicKey` if the bytes are not a public key.
     pub fn signer(public_key: &[u8; 32]) -> Result<ModuleBinding> {
-        let signer = hex(public_key);
+        let key = hex(public_key);
         match VerifyingKey::from_bytes(public_key) {
-            Ok(_) => Ok(ModuleBinding::Signer(signer)),
-            Err(_) => Err(Error::BadSignature { module: "of any kind".to_string(), signer }),
+            Ok(_) => Ok(ModuleBinding::Signer(key)),
+            Err(_) => Err(Error::BadPublicKey { key }),
         }
     }
 
@@ -128,6 +128,14 @@ impl ModuleBinding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signer_without_a_valid_key_is_refused_by_its_bytes() {
+        let mut keys = (0..=u8::MAX).map(|byte| [byte; 32]);
+        let bad = keys.find(|key| VerifyingKey::from_bytes(key).is_err()).unwrap();
+        let message = ModuleBinding::signer(&bad).unwrap_err().to_string();
+        assert!(message.contains(&hex(&bad)) && message.contains("public key"), "{message}");
+    }
 
     #[test]
     fn the_hash_is_plain_sha256() {
