@@ -828,7 +828,8 @@ em_status em_sync(em_object *object);
  * to data that both have at the same place. For an object open for writing: changes nothing.
  * Errors: EM_BUSY when other handles of this process read the older commit, or see THREADS, and
  * EM_DAMAGED for a bad page that em_store_options.verify found: the object is unchanged then. If
- * the newer commit cannot be opened, the object is closed. */
+ * the newer commit cannot be opened, the object is closed; EM_CLOSED when this process writes an
+ * object that has its name now. */
 em_status em_refresh(em_object *object, bool *changed);
 
 /** For an object open for reading: overlays `size` bytes at `address`, in this process only and

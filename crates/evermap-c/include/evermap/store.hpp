@@ -202,6 +202,14 @@ class open_object {
     check(status);
   }
 
+  /** Forgets the handle if a call closed it. */
+  void forget_if_closed() noexcept {
+    char name[EM_NAME_BUFFER_BYTES];
+    if (em_object_name(object_, name, sizeof name) == EM_CLOSED) {
+      object_ = nullptr;
+    }
+  }
+
   void forget_handle() noexcept {
     em_object* const object = std::exchange(object_, nullptr);
     if (object != nullptr && em_object_close(object) == EM_UNCOMMITTED) {
@@ -493,10 +501,15 @@ class snapshot : public detail::open_object {
   /** Moves to the newest commit; false when this is the newest. Pointers into the older one
    * dangle then. Errors: `busy` when this process has it open elsewhere too, and `damaged` for a
    * bad page that `verify` found: it is unchanged then. If the newer commit cannot be opened, it
-   * is closed. */
+   * is closed; `closed` when this process writes an object that has its name now. */
   bool refresh() {
     bool changed = false;
-    detail::check(em_refresh(handle(), &changed));
+    try {
+      detail::check(em_refresh(handle(), &changed));
+    } catch (...) {
+      forget_if_closed();
+      throw;
+    }
     if (changed && classes_ != nullptr) {
       classes_(*this);
     }

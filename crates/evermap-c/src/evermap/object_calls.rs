@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
 use evermap_core::{
-    ActiveProtection, Durability, ForeignPointers, InChildren, Protection, Reads, WhenLogFull,
-    WriteOptions,
+    ActiveProtection, Durability, ForeignPointers, InChildren, Protection, RawShared, Reads,
+    WhenLogFull, WriteOptions,
 };
 
 use crate::abi::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
@@ -19,7 +19,7 @@ use crate::abi::types::{
 };
 use crate::runtime::handles::{look, share, take};
 use crate::runtime::object::Object;
-use crate::runtime::open::{WriterOptions, change, close, open, shared};
+use crate::runtime::open::{WriterOptions, change, change_shared, close, open, shared};
 use crate::runtime::{addresses, fork, handles, stores};
 
 /// # Safety
@@ -250,12 +250,7 @@ unsafe fn give<T>(value: T, place: *mut T) {
 pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -> em_status {
     failure::status(|| {
         let committed = match shared(object)? {
-            Some(shared) => {
-                let committed = shared.commit()?;
-                addresses::change(object as u64, &shared.regions());
-                share(object)?.report_foreign(&shared.foreign_pointers()?);
-                committed
-            }
+            Some(shared) => change_shared(object, &shared, RawShared::commit)?,
             None => take(object)?.object()?.commit()?,
         };
         // SAFETY: the caller passes null or a writable place.
@@ -267,11 +262,7 @@ pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -
 #[unsafe(no_mangle)]
 pub extern "C" fn em_rollback(object: *mut em_object) -> em_status {
     failure::status(|| match shared(object)? {
-        Some(shared) => {
-            let rolled_back = shared.rollback();
-            addresses::change(object as u64, &shared.regions());
-            Ok(rolled_back?)
-        }
+        Some(shared) => change_shared(object, &shared, RawShared::rollback),
         None => change(object, Object::rollback),
     })
 }
@@ -279,12 +270,7 @@ pub extern "C" fn em_rollback(object: *mut em_object) -> em_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn em_reserve(object: *mut em_object, bytes: u64) -> em_status {
     failure::status(|| match shared(object)? {
-        Some(shared) => {
-            let reserved = shared.reserve(bytes);
-            addresses::change(object as u64, &shared.regions());
-            share(object)?.report_foreign(&shared.foreign_pointers()?);
-            Ok(reserved?)
-        }
+        Some(shared) => change_shared(object, &shared, |shared| shared.reserve(bytes)),
         None => change(object, |object| object.reserve(bytes)),
     })
 }
@@ -297,7 +283,7 @@ pub unsafe extern "C" fn em_release(
 ) -> em_status {
     failure::status(|| {
         let given_back = match shared(object)? {
-            Some(shared) => shared.release(bytes_max)?,
+            Some(shared) => change_shared(object, &shared, |shared| shared.release(bytes_max))?,
             None => change(object, |object| object.release(bytes_max))?,
         };
         // SAFETY: the caller passes null or a writable place.
@@ -310,7 +296,7 @@ pub unsafe extern "C" fn em_release(
 pub unsafe extern "C" fn em_shrink(object: *mut em_object, bytes: *mut u64) -> em_status {
     failure::status(|| {
         let given_back = match shared(object)? {
-            Some(shared) => shared.shrink()?,
+            Some(shared) => change_shared(object, &shared, RawShared::shrink)?,
             None => change(object, Object::shrink)?,
         };
         // SAFETY: the caller passes null or a writable place.

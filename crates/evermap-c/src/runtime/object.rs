@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use evermap_core::{
-    ActiveProtection, Error, ForeignPointer, Heap, ObjectInfo, ProtectedRawSession, RawRoot,
-    RawSession, RawShared, RawSnapshot, Store,
+    ActiveProtection, Error, Heap, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawShared,
+    RawSnapshot, Store,
 };
 
 use crate::abi::failure::{Failure, Result};
@@ -373,10 +373,9 @@ impl Object {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports foreign pointers that a commit found to the program.
-    pub fn report_foreign(&self, pointers: &[ForeignPointer]) {
-        let before = self.told.fetch_add(pointers.len(), Ordering::Relaxed);
-        foreign_reports::report(&self.name, before, pointers);
+    /// Counts foreign pointers that are to be reported. Returns the number of earlier ones.
+    pub fn count_foreign(&self, number: usize) -> usize {
+        self.told.fetch_add(number, Ordering::Relaxed)
     }
 
     /// Allows pointers into this program and records its build.
@@ -420,7 +419,8 @@ impl Object {
             Access::Protected(session) => session.foreign_pointers(),
             Access::Shared(_) | Access::Reading(_) | Access::Nothing => Vec::new(),
         };
-        self.report_foreign(&foreign);
+        let before = self.count_foreign(foreign.len());
+        foreign_reports::report(&self.name, before, &foreign);
         Ok(changed)
     }
 
@@ -460,6 +460,10 @@ impl Object {
 
     /// Moves a snapshot to the newest commit, if there is a newer one. If that cannot be opened,
     /// the object has no regions afterwards, and the caller must close the handle.
+    ///
+    /// # Errors
+    /// `BUSY` and the error of a bad page leave the snapshot as it was. Others may end it: `CLOSED`
+    /// if the object is in use, so that it cannot be opened again.
     pub fn refresh(&mut self) -> Result<bool> {
         let Access::Reading(snapshot) = &self.access else { return Ok(false) };
         snapshot.verified()?;
@@ -468,7 +472,18 @@ impl Object {
         }
         let before = snapshot.sequence();
         self.access = Access::Nothing;
-        let snapshot = self.store.read_raw(&self.name)?;
+        let snapshot = self.store.read_raw(&self.name).map_err(|error| {
+            let failure = Failure::from(error);
+            match failure.status {
+                // BUSY would say that nothing changed.
+                status::BUSY => {
+                    let message =
+                        format!("{}; the snapshot is closed, open it again", failure.message);
+                    Failure::new(status::CLOSED, message)
+                }
+                _ => failure,
+            }
+        })?;
         let (root, after) = (snapshot.root().into(), snapshot.sequence());
         self.access = Access::Reading(snapshot);
         if before == after {

@@ -6,7 +6,7 @@ use crate::abi::failure::{Failure, Result};
 use crate::abi::types::{READ, SHARE, WRITE, em_mode, em_object};
 use crate::runtime::handles::{Exclusive, share, take};
 use crate::runtime::object::Object;
-use crate::runtime::{addresses, handles};
+use crate::runtime::{addresses, foreign_reports, handles};
 
 /// Converted `em_write_options`.
 pub struct WriterOptions {
@@ -77,6 +77,27 @@ pub fn close_exclusive(exclusive: Exclusive) -> Result<()> {
 /// Returns an object that is open for sharing, for calls that must not block other threads.
 pub fn shared(object: *const em_object) -> Result<Option<RawShared>> {
     Ok(share(object)?.as_shared().cloned())
+}
+
+/// Runs a call of the thread that writes a shared object. The call may commit and may change the
+/// addresses of the object. Reports the foreign pointers that a commit found.
+///
+/// No reader slot is in use while the program's callback runs, because the callback may call the
+/// library.
+pub fn change_shared<T>(
+    object: *const em_object,
+    shared: &RawShared,
+    call: impl FnOnce(&RawShared) -> evermap_core::Result<T>,
+) -> Result<T> {
+    let result = call(shared);
+    // Fails only in a thread that does not write the object, which may be closed then.
+    if let Ok(pointers) = shared.foreign_pointers() {
+        addresses::change(object as u64, &shared.regions());
+        // The handle cannot be used for a moment while another thread fails to close it.
+        let before = share(object).map_or(0, |object| object.count_foreign(pointers.len()));
+        foreign_reports::report(shared.name(), before, &pointers);
+    }
+    Ok(result?)
 }
 
 /// Runs a call that may change the addresses of the object.

@@ -68,6 +68,50 @@ static void run(em_store *store, const char *name, uint32_t early_read)
     OK(em_object_close(object));
 }
 
+static void note(const em_foreign_pointer *pointer, void *told)
+{
+    /* The callback may call the library. */
+    const void *address = (const void *)(uintptr_t)pointer->address;
+    CHECK(em_object_of(address) == object && em_contains(object, address, sizeof address));
+    CHECK(em_root(object) != NULL && em_sequence(object) > 0);
+    ++*(int *)told;
+}
+
+/* Every call that commits reports foreign pointers, and em_object_of() knows the addresses. */
+static void report(em_store *store)
+{
+    int local = 0, told = 0;
+    const size_t step = 1 << 20;
+    OK(em_object_create(store, "reports"));
+    OK(em_object_open(store, "reports", EM_SHARE, NULL, &object));
+    OK(em_write_lock(object));
+    void **pointers = em_calloc(object, 4, sizeof *pointers);
+    CHECK(pointers != NULL);
+    OK(em_set_root(object, pointers, 4 * sizeof *pointers, NULL, "pointers"));
+    OK(em_commit(object, NULL));
+    em_on_foreign_pointer(note, &told);
+    pointers[0] = &local;
+    OK(em_commit(object, NULL));
+    CHECK(told == 1);
+    pointers[1] = &local;
+    OK(em_reserve(object, 64 * step));
+    CHECK(told == 2);
+    const char *last = em_object_base(object);
+    while (em_contains(object, last + step, 1))
+        last += step;
+    CHECK(em_object_of(last) == object);
+    pointers[2] = &local;
+    OK(em_release(object, 4096, NULL));
+    CHECK(told == 3);
+    pointers[3] = &local;
+    OK(em_shrink(object, NULL));
+    CHECK(told == 4);
+    CHECK((em_object_of(last) == object) == em_contains(object, last, 1));
+    OK(em_write_unlock(object));
+    em_on_foreign_pointer(NULL, NULL);
+    OK(em_object_close(object));
+}
+
 int main(int arguments, char **argument)
 {
     em_store *store;
@@ -75,6 +119,7 @@ int main(int arguments, char **argument)
     OK(em_store_open_or_create(argument[1], NULL, &store));
     run(store, "acknowledged", 0);
     run(store, "early", 1);
+    report(store);
     OK(em_store_close(store));
     puts("threads shared an object");
     return 0;

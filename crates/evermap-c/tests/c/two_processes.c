@@ -42,7 +42,10 @@ static void writer(void)
     CHECK(p_commit("shared") == 0);
     say(to_reader);
     hear(to_writer);
+    *number = 3;
+    CHECK(p_commit("shared") == 0);
     CHECK(p_unmap("shared") == 0);
+    say(to_reader);
     exit(0);
 }
 
@@ -85,7 +88,14 @@ static void reader(void)
     OK(em_refresh(first, &changed));
     CHECK(!changed);
     say(to_writer);
-    OK(em_object_close(first));
+    hear(to_reader);
+    /* Another object has the name, and this process writes it. */
+    OK(em_store_rename(store, "shared", "renamed"));
+    OK(em_object_create(store, "shared"));
+    OK(em_object_open(store, "shared", EM_WRITE, NULL, &second));
+    REFUSED(em_refresh(first, &changed), EM_CLOSED, "the snapshot is closed");
+    REFUSED(em_object_close(first), EM_CLOSED, "not an open handle");
+    OK(em_object_close(second));
     OK(em_store_close(store));
 }
 

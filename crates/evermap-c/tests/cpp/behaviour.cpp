@@ -29,6 +29,13 @@ struct bomb {
   evermap::string name = evermap::string(long_text);
   bomb() { throw std::runtime_error("boom"); }
 };
+// Names its elements in both ways, like `std::span`.
+struct view_of_numbers {
+  using value_type = int;
+  using element_type = const int;
+  const int* first;
+  std::size_t count;
+};
 struct version_one {
   int a;
 };
@@ -137,6 +144,7 @@ void a_root_of_another_type_is_refused(evermap::store& store) {
   CHECK(says(evermap::signature<version_two>(), "v2"));
   // The elements are part of a container's type.
   CHECK(says(evermap::signature<evermap::vector<version_two>>(), "v2"));
+  CHECK(says(evermap::description<view_of_numbers>(), "[ int#4/4[]]"));
   CHECK(session.root<version_one>() != nullptr);
   session.set_root(nullptr);
   CHECK(session.root<int>() == nullptr);
@@ -256,6 +264,12 @@ void snapshots_are_for_reading(evermap::store& store) {
   CHECK(copy == *words);
   CHECK(!snapshot.refresh());
   CHECK(snapshot.info().mode == EM_READ);
+  snapshot.close();
+  // A refresh that finds the object closed leaves nothing to close.
+  snapshot = store.read("read");
+  CHECK(em_object_close(snapshot.handle()) == EM_OK);
+  CHECK_THROWS(evermap::closed, (void)snapshot.refresh());
+  CHECK(!snapshot.is_open());
   snapshot.close();
   evermap::string stale(evermap::allocator<char>(std::uintptr_t{0x12345000}));
   try {
