@@ -20,7 +20,7 @@ mod watch;
 
 pub use access::{Access, AccessKey, ThreadRights};
 
-pub(crate) use dirty::PageScanner;
+pub(crate) use dirty::{PageScanner, push_run};
 pub(crate) use elsewhere::{ADDRESS_END, Elsewhere, Leads, heap_end};
 pub(crate) use keys::{Key, prepare as prepare_keys};
 pub(crate) use mapping::{
