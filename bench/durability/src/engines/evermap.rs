@@ -1,5 +1,6 @@
 //! Evermap: one object with a vector of words. Pages are changed by stores into it.
 
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use evermap::{PVec, Session, Store};
@@ -47,6 +48,15 @@ pub fn with_words<T>(session: &mut Session<Words>, act: impl FnOnce(&mut [u64]) 
     let words = root.as_mut_slice();
     let first = words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr();
     act(&mut words[first / 8..])
+}
+
+/// Reads a word of each page.
+pub fn read_all(session: &mut Session<Words>) {
+    with_words(session, |words| {
+        for page in words.chunks(WORDS_PER_PAGE) {
+            black_box(page[0]);
+        }
+    });
 }
 
 /// Stores the changes of one commit.
