@@ -40,7 +40,8 @@ pub const KIND_CATALOG: u32 = 1;
 pub const KIND_OBJECT: u32 = 0;
 
 /// Incompatible features that this build supports. A file with any other must not be opened.
-pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES | FEATURE_GUEST | FEATURE_LOG_2;
+pub const INCOMPATIBLE_KNOWN: u64 =
+    FEATURE_HOLES | FEATURE_GUEST | FEATURE_LOG_2 | FEATURE_TEXT_IN_PLACE;
 /// Incompatible feature: chunks may be [`CHUNK_HOLE`], and entries of checksum tables
 /// [`CHECKSUM_UNKNOWN`].
 pub const FEATURE_HOLES: u64 = 1;
@@ -50,6 +51,9 @@ pub const FEATURE_GUEST: u64 = 2;
 /// Incompatible feature: logs have format 2, page 0 has a checksum of its root area, and
 /// `log_required` is 0 or [`LOG_REQUIRED`]. Every object that this build commits to has it.
 pub const FEATURE_LOG_2: u64 = 4;
+/// Incompatible feature: the text of a `PString` may lie in its own bytes. Every object whose type
+/// has strings gets it with the first commit of this build.
+pub const FEATURE_TEXT_IN_PLACE: u64 = 8;
 /// Read-only-compatible features that this build supports. A file with any other may only be read.
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
 /// Read-only-compatible feature: the object has page checksums, which a writer must update.

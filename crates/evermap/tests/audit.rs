@@ -270,6 +270,8 @@ struct Place {
     row: u32,
 }
 
+const LINES: [&str; 2] = ["a line of more than 23 bytes", "another line of that length"];
+
 /// Ten pages, every other one with a note of two lines, and numbers that equal addresses of the
 /// object.
 fn book(store: &Store, name: &str) {
@@ -286,7 +288,7 @@ fn book(store: &Store, name: &str) {
     let mut root = session.root_mut();
     let mut fields = root.fields();
     for number in 0..10u32 {
-        let note = CoverInit { text: "note", lines: ["one", "two"] };
+        let note = CoverInit { text: "a note of more than 23 bytes", lines: LINES };
         let title = format!("page {number}");
         let place = Place { shelf: number, row: 1 };
         let note = (number % 2 == 1).then_some(note);
@@ -404,13 +406,25 @@ fn errors_in_a_typed_object_name_its_fields() {
 }
 
 #[test]
+fn a_string_of_an_impossible_length_is_damage() {
+    let store = TestStore::in_memory();
+    store.create::<PVec<PString>, _>("strings", ["one", "two"]).unwrap();
+    let at = store.read::<PVec<PString>>("strings").unwrap().as_ptr() as u64;
+    scribble(&store, "strings", at + 24 + 16, 24 << 56);
+    let report = look(&store, "strings");
+    let found = report.findings.iter().find(|f| f.kind == PointerKind::Broken).unwrap();
+    assert_eq!(found.samples[0].path, "root[1]");
+    assert!(report.is_damaged());
+}
+
+#[test]
 fn trees_are_walked_node_by_node() {
     let store = TestStore::in_memory();
     type Tree = PBTree<u64, PVec<PString>>;
     store.create::<Tree, _>("tree", PBTree::new()).unwrap();
     let mut session = store.write::<Tree>("tree").unwrap();
     for number in 0..3_000u64 {
-        session.root_mut().insert(number * 7 % 3_001, ["one", "two"]).unwrap();
+        session.root_mut().insert(number * 7 % 3_001, ["one", LINES[0]]).unwrap();
     }
     session.commit().unwrap();
     session.close().unwrap();

@@ -384,7 +384,7 @@ fn any_damage_to_the_catalog_is_found() {
 #[test]
 fn an_inconsistent_catalog_with_correct_checksums_is_found() {
     let test = TestStore::in_memory();
-    for name in ["one", "two", "three"] {
+    for name in ["one", "two", "three, with more than 23 bytes"] {
         test.create::<u64, _>(name, 1).unwrap();
     }
     let (path, _directory) = test.close();
@@ -420,9 +420,12 @@ fn an_inconsistent_catalog_with_correct_checksums_is_found() {
         ("the index of the map", put(cells, u64::MAX)),
         ("the index of the map", put(entries, 99)),
         ("the hash of `one`", put(entries, 99)),
-        ("the name of ", put(entries + 8, base)),
-        ("the name of ", put(entries + 16, 1 << 40)),
-        ("the name of ", put(entries + 16, 0)),
+        // A name in a block, and one in place.
+        ("the name of ", put(entries + 160 + 8, base)),
+        ("the name of ", put(entries + 160 + 16, 1 << 40)),
+        ("the name of ", put(entries + 160 + 16, 0)),
+        ("the name of ", put(entries + 24, 24 << 56)),
+        ("the hash of `onf`", put(entries + 8, word(&whole, entries + 8) + (1 << 16))),
         ("the addresses of `one`", put(entries + 56, word(&whole, entries + 80 + 56))),
         (
             "the file of `two`",

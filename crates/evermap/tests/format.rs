@@ -309,6 +309,11 @@ fn earlier_builds_refuse_files_of_this_build_by_name() {
         files().partition(|file| std::fs::read(file).unwrap()[32] & 4 != 0);
     assert_eq!((closed.len(), others.len()), (3, 3));
     closed.iter().for_each(|file| assert_refused_by_name_by_earlier_builds(file));
+    // Bit 3: texts in place. The new object has no strings.
+    let with_texts = |file: &Path| std::fs::read(file).unwrap()[32] & 8 != 0;
+    assert!(with_texts(&path.join("catalog")));
+    assert_eq!(closed.iter().filter(|file| with_texts(file)).count(), 2);
+    assert!(!others.iter().any(|file| with_texts(file)));
 }
 
 #[test]

@@ -36,7 +36,8 @@ struct Diary {
 
 fn store() -> TestStore {
     let test = TestStore::in_memory();
-    let lines: Vec<String> = (0..500).map(|n| format!("line {n}")).collect();
+    let lines: Vec<String> =
+        (0..500).map(|n| format!("line {n} of a diary of 500 lines")).collect();
     test.store.create::<Diary1, _>("diary", Diary1Init { lines, owner: "me" }).unwrap();
     test
 }
@@ -69,7 +70,7 @@ fn steps() -> Migrations {
 fn assert_newest(diary: &Diary) {
     assert_eq!(diary.owner, "me");
     assert_eq!(diary.years[0].len(), 500);
-    assert_eq!(diary.years[0][&500], "line 499");
+    assert_eq!(diary.years[0][&500], "line 499 of a diary of 500 lines");
     assert!(diary.space == [7; 1000]);
 }
 

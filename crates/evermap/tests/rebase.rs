@@ -136,13 +136,19 @@ fn raw_objects_are_the_same_graph_after_a_rebase_and_after_its_undo() {
     }
 }
 
+/// Returns a key. Those of odd numbers need a block.
+fn word(number: u64) -> String {
+    let rest = if number.is_multiple_of(2) { "" } else { " with more than 23 bytes" };
+    format!("word {number}{rest}")
+}
+
 /// Creates typed objects of several regions, with numbers that equal addresses of the store.
 fn typed(store: &Store) -> u64 {
     store.create::<PMap<PString, PVec<u64>>, _>("words", PMap::new()).unwrap();
     let mut session = store.write::<PMap<PString, PVec<u64>>>("words").unwrap();
     let base = session.info().unwrap().base_address;
     for number in 0..20_000u64 {
-        let key = format!("word {number}");
+        let key = word(number);
         session.root_mut().insert(key.as_str(), [number, base + number * 8]).unwrap();
     }
     session.commit().unwrap();
@@ -156,7 +162,7 @@ fn assert_typed(store: &Store, base: u64) {
     let words = store.read::<PMap<PString, PVec<u64>>>("words").unwrap();
     assert_eq!(words.len(), 20_001);
     for number in 0..20_000u64 {
-        let found = words.get(format!("word {number}").as_str()).unwrap();
+        let found = words.get(word(number).as_str()).unwrap();
         assert_eq!(**found, [number, base + number * 8]);
     }
     assert_eq!(**words.get("late").unwrap(), [1, 2]);
@@ -174,8 +180,8 @@ fn numbers_of_typed_objects_that_look_like_addresses_are_kept_and_reported() {
     assert!((20_000..30_000).contains(&words.kept), "{}", words.kept);
     let is_number = |path: &str| path.starts_with("root[\"word ") && path.ends_with("\"][1]");
     assert!(words.kept_samples.iter().any(|sample| is_number(&sample.path)), "{words:?}");
-    // Two blocks of the map, and two for each entry.
-    assert_eq!(words.count(HitKind::Typed), 2 + 2 * 20_001);
+    // Two blocks of the map, one for each value, and one for every other key.
+    assert_eq!(words.count(HitKind::Typed), 2 + 20_001 + 10_000);
     assert_eq!(words.moved.len(), 1);
     assert_undamaged(&path);
     let store = Store::open(&path).unwrap();
@@ -190,6 +196,28 @@ fn numbers_of_typed_objects_that_look_like_addresses_are_kept_and_reported() {
     store.create::<PVec<u64>, _>("another", [1]).unwrap();
     drop(store);
     assert_undamaged(&path);
+}
+
+#[test]
+fn texts_in_place_and_in_blocks_are_moved() {
+    let store = TestStore::in_memory();
+    let texts: Vec<String> = (0..4000).map(|n| "xyz ".repeat(11)[..n % 41].to_string()).collect();
+    store.create::<PVec<PString>, _>("texts", &texts).unwrap();
+    let mut session = store.write::<PVec<PString>>("texts").unwrap();
+    // Short texts in blocks, as in objects of earlier builds.
+    for mut text in session.root_mut().iter_mut().step_by(3) {
+        text.reserve(100).unwrap();
+    }
+    session.commit().unwrap();
+    session.close().unwrap();
+    let (path, _directory) = store.close();
+    let report = rebase(&path, &RebaseOptions::new()).unwrap();
+    let blocks = (0..4000).filter(|n| n % 3 == 0 || n % 41 > 23).count() as u64;
+    let texts_moved = report.objects.iter().find(|object| object.object == "texts").unwrap();
+    assert_eq!(texts_moved.count(HitKind::Typed), 1 + blocks);
+    assert_undamaged(&path);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(*store.read::<PVec<PString>>("texts").unwrap(), texts);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn a_root_with_pointers_out_of_the_object_is_damage_for_every_type() {
         "nested",
         NestedInit {
             number: 1,
-            names: ["one", "two"],
+            names: ["the first of two texts in blocks", "the second of two texts in blocks"],
             inner: InnerInit { map: [(1, 2)], boxed: Some(3) },
         },
         5,
@@ -119,4 +119,23 @@ fn a_root_of_the_wrong_size_names_the_objects_file() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_text_in_place_of_an_impossible_length_is_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    store.create::<PString, _>("string", "in place").unwrap();
+    let path = directory.path().join("store/objects").join(store.info("string").unwrap().uuid);
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut page = [0; 4096];
+    file.read_exact_at(&mut page, 0).unwrap();
+    for length in [24, 0x80, 0xff] {
+        write_sealed(&file, &page, 3072 + 16, length << 56);
+        for opened in opened::<PString>(&store, "string") {
+            assert!(matches!(opened, Err(Error::Damaged { .. })), "{length}: {opened:?}");
+        }
+    }
+    write_sealed(&file, &page, 3072 + 16, 8 << 56);
+    assert_eq!(*store.read::<PString>("string").unwrap(), "in place");
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 
@@ -36,14 +37,26 @@ class pvec {
   std::uint64_t capacity_;
 };
 
-/** `PString`: UTF-8 text. */
+/** `PString`: UTF-8 text. A short text lies in the string's own bytes. */
 class pstring {
  public:
-  std::string_view view() const noexcept { return {bytes_.data(), bytes_.size()}; }
+  pstring(const pstring&) = delete;
+  pstring& operator=(const pstring&) = delete;
+
+  std::string_view view() const noexcept {
+    if (const auto in_place = static_cast<unsigned char>(bytes_[sizeof bytes_ - 1])) {
+      return {bytes_, in_place};
+    }
+    const char* data;
+    std::uint64_t length;
+    std::memcpy(&data, bytes_, sizeof data);
+    std::memcpy(&length, bytes_ + 8, sizeof length);
+    return {data, static_cast<std::size_t>(length)};
+  }
   operator std::string_view() const noexcept { return view(); }
 
  private:
-  pvec<char> bytes_;
+  alignas(8) char bytes_[24];
 };
 
 /** `PBox<T>`, and `Option<PBox<T>>`, which converts to false for `None`. */
@@ -128,6 +141,7 @@ class pmap {
 };
 
 static_assert(sizeof(pvec<char>) == 24 && sizeof(pstring) == 24 && sizeof(pbox<char>) == 8);
+static_assert(alignof(pstring) == 8);
 static_assert(sizeof(pmap<char, char>) == 40 && alignof(pmap<char, char>) == 8);
 
 }  // namespace evermap

@@ -605,6 +605,8 @@ mod library {
         for (title, year, authors) in [
             ("Sets", 1914, &["Hausdorff"][..]),
             ("C", 1978, &["Kernighan", "Ritchie"]),
+            // 23 and 24 bytes: the longest text in a string's own bytes, and the shortest in a block.
+            ("Topology and measure, 1", 2, &["Topology and measure, 24"]),
             ("", 0, &[]),
         ] {
             books.push(Book::dated(year)).unwrap();
@@ -616,6 +618,8 @@ mod library {
         }
         shelves.remove("to be removed");
         newest.insert(Book::dated(1999)).unwrap();
+        // A text that became short stays in its block.
+        fill(newest.as_mut().unwrap(), "A title that needs a block", &[]);
         fill(newest.as_mut().unwrap(), "Last", &[]);
     }
 }
@@ -634,7 +638,8 @@ fn cpp_reads_the_containers_of_a_typed_object() {
     let flags = ["-std=c++17", "-O2"];
     let reader = compile(cpp, &source("rust_objects.cpp"), directory.path(), Link::Shared, &flags);
     let printed = run(&reader, &[&path, Path::new("library")]);
-    let expected = "Sets 1914, Hausdorff\nC 1978, Kernighan, Ritchie\n 0\n\
+    let expected = "Sets 1914, Hausdorff\nC 1978, Kernighan, Ritchie\n\
+                    Topology and measure, 1 2, Topology and measure, 24\n 0\n\
                     2 shelves\nlogic 1\ngröße 3\nLast 1999\n";
     assert_eq!(printed, expected);
 }

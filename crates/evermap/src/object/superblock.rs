@@ -15,8 +15,8 @@ use crate::checksum::crc32c;
 use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
-    BLOCK_BYTES_MIN, CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FORMAT_VERSION,
-    GuestRecord, INCOMPATIBLE_KNOWN, LOG_REQUIRED, LOG_REQUIRED_OLD, PAGE_BYTES,
+    BLOCK_BYTES_MIN, CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FEATURE_TEXT_IN_PLACE,
+    FORMAT_VERSION, GuestRecord, INCOMPATIBLE_KNOWN, LOG_REQUIRED, LOG_REQUIRED_OLD, PAGE_BYTES,
     READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX,
     SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
 };
@@ -445,7 +445,18 @@ impl Superblock {
             return;
         }
         self.features_incompatible |= FEATURE_LOG_2;
+        if !self.has(FEATURE_TEXT_IN_PLACE) && self.may_have_strings() {
+            self.features_incompatible |= FEATURE_TEXT_IN_PLACE;
+        }
         self.root_checksum = root_checksum(root_area);
+    }
+
+    /// Returns true if the root's type has strings, or the part of its description that is cut off
+    /// may have some.
+    fn may_have_strings(&self) -> bool {
+        let schema = &self.schema[..self.schema.len().min(self.schema_length.into())];
+        // The cut may remove up to three more bytes: the rest of a character.
+        schema.len() > SCHEMA_BYTES_MAX - 4 || schema.windows(7).any(|part| part == b"PString")
     }
 
     /// Updates regions, length and checksum. The records have the addresses stored in the file.

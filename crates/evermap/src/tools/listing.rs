@@ -17,8 +17,9 @@ use crate::persist::{PMap, PString, PVec, PersistHash};
 use super::heap;
 use super::image::Image;
 use super::report::{Findings, quantity};
+use super::strings::StringPlace;
 
-/// Layout of `PVec` and `PString` in a file.
+/// Layout of `PVec` in a file, and of a `PString` whose text is in a block.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawVec {
@@ -159,6 +160,19 @@ impl Walk<'_> {
         Ok(bytes)
     }
 
+    /// Returns the bytes of a string. Reports damage and then returns none.
+    fn text(&mut self, string: &RawVec, what: &str) -> Result<Vec<u8>> {
+        match StringPlace::of(string.capacity) {
+            StringPlace::Block => self.elements(string, 1, what),
+            StringPlace::Here(length) => Ok(bytemuck::bytes_of(string)[..length as usize].to_vec()),
+            StringPlace::Damaged => {
+                let found = format!("a length of {}", string.capacity >> 56);
+                self.findings.damage(what, found, "at most 23 bytes in place");
+                Ok(Vec::new())
+            }
+        }
+    }
+
     fn list<R: bytemuck::AnyBitPattern, T>(
         &mut self,
         vec: &RawVec,
@@ -249,7 +263,7 @@ impl Walk<'_> {
     /// Reads one object's entry. Returns `None` if its name is invalid.
     fn object(&mut self, map: &RawMap, entry: &RawEntry) -> Result<Option<(String, Found)>> {
         let uuid = crate::object::hex(&entry.uuid);
-        let bytes = self.elements(&entry.name, 1, &format!("the name of {uuid}"))?;
+        let bytes = self.text(&entry.name, &format!("the name of {uuid}"))?;
         let leases =
             self.list(&entry.leases, &format!("the addresses of {uuid}"), |lease: [u64; 2]| {
                 Lease { base: lease[0], bytes: lease[1] }

@@ -23,6 +23,7 @@ mod one_store;
 mod quarantine;
 mod rebase;
 mod report;
+mod strings;
 
 pub use crate::object::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,

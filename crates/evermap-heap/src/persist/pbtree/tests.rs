@@ -66,8 +66,14 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 0..200)
 }
 
+/// Names in the order of their keys. Every third needs a block.
 fn name(key: u16) -> String {
-    format!("{key:04}")
+    format!("{key:04}{}", if key.is_multiple_of(3) { " is longer than 23 bytes" } else { "" })
+}
+
+/// Returns the key of a name.
+fn number(name: &str) -> u16 {
+    name.split(' ').next().unwrap().parse().unwrap()
 }
 
 type Tree = PBTree<PString, PVec<u8>>;
@@ -121,11 +127,11 @@ fn apply(object: &mut crate::Scratch<Tree>, model: &mut Model, edit: Edit) {
         Edit::Retain(divisor) => {
             object.root_mut().retain(|key, mut bytes| {
                 bytes.push(7).unwrap();
-                !key.parse::<u16>().unwrap().is_multiple_of(divisor)
+                !number(key).is_multiple_of(divisor)
             });
             model.retain(|key, bytes| {
                 bytes.push(7);
-                !key.parse::<u16>().unwrap().is_multiple_of(divisor)
+                !number(key).is_multiple_of(divisor)
             });
         }
         Edit::RangeMut(from, to) if from <= to => {
@@ -260,16 +266,17 @@ fn a_large_tree_finds_and_removes_every_key() {
 
 #[test]
 fn inserting_changes_all_or_nothing() {
+    const NEW: &str = "00000+ with more than 23 bytes";
     // Every node on the path is full, so a leaf, an inner node and the root are split.
     let full = CAPACITY + CAPACITY * (CAPACITY + 1);
     let pairs = || (0..full as u64).map(|n| (format!("{n:05}"), n.to_string()));
     let allocations = failing_at_each_allocation(
         || object::<PBTree<PString, PString>, _>(from_iter(pairs())),
-        |mut tree| tree.insert("00000+", "value").map(drop),
+        |mut tree| tree.insert(NEW, "a value of more than 23 bytes").map(drop),
         |tree, succeeded| {
             assert_well_formed(tree);
             assert_eq!(tree.len(), full + usize::from(succeeded));
-            assert_eq!(tree.contains_key("00000+"), succeeded);
+            assert_eq!(tree.contains_key(NEW), succeeded);
             assert!(pairs().all(|(key, value)| tree[key.as_str()] == value));
         },
     );
@@ -411,7 +418,11 @@ fn trees_are_compared_and_hashed_like_the_standard_ones() {
 #[test]
 fn trees_in_trees_are_released_with_them() {
     type Deep = PBTree<u64, PBox<PBTree<PString, PVec<PString>>>>;
-    let inner = || (0..40_u64).map(|n| (n.to_string(), ["a", "b"])).collect::<Vec<_>>();
+    let inner = || {
+        (0..40_u64)
+            .map(|n| (n.to_string(), ["a", "a text of more than 23 bytes"]))
+            .collect::<Vec<_>>()
+    };
     let mut object = object::<Deep, _>((0..40_u64).map(|n| (n, inner())).collect::<Vec<_>>());
     object.root_mut().insert(7, [("x", ["y"])]).unwrap();
     assert_eq!(object.root()[&7].len(), 1);

@@ -12,6 +12,11 @@ struct Page {
     next: Option<PBox<Page>>,
 }
 
+/// Texts too long to lie in place.
+const TITLE: &str = "a title of more than 23 bytes";
+const ONE: &str = "one link of more than 23 bytes";
+const TWO: &str = "two links of more than 23 bytes";
+
 fn page() -> Page {
     Page {
         title: PString::new(),
@@ -27,12 +32,12 @@ fn a_failed_build_leaves_nothing_behind() {
         || object::<PVec<Page>, _>([page()]),
         |mut pages| {
             let pushed = pages.push(PageInit {
-                title: "title",
-                links: ["one", "two"],
-                index: [("a", ["x", "y"]), ("b", ["z", "z"])],
+                title: TITLE,
+                links: [ONE, TWO],
+                index: [(TITLE, ["x", ONE]), ("b", [TWO, "z"])],
                 next: Some(PageInit {
                     title: "next",
-                    links: ["", "three"],
+                    links: ["", TWO],
                     index: [("c", vec!["u"])],
                     next: None::<Page>,
                 }),
@@ -48,7 +53,7 @@ fn a_failed_build_leaves_nothing_behind() {
 fn extending_a_vector_is_all_or_nothing() {
     failing_at_each_allocation(
         || object::<PVec<PString>, _>(["a"]),
-        |mut vec| vec.extend((0..50).map(|n| n.to_string())),
+        |mut vec| vec.extend((0..50).map(|n| format!("{TITLE} {n}"))),
         |vec, succeeded| assert_eq!(vec.len(), if succeeded { 51 } else { 1 }),
     );
 }
@@ -56,9 +61,9 @@ fn extending_a_vector_is_all_or_nothing() {
 #[test]
 fn a_failed_assignment_keeps_the_old_value() {
     failing_at_each_allocation(
-        || object::<PVec<PString>, _>(["a", "b"]),
-        |mut vec| vec.assign(["c", "d", "e"]),
-        |vec, succeeded| assert_eq!(vec == &["c", "d", "e"], succeeded),
+        || object::<PVec<PString>, _>(["a", ONE]),
+        |mut vec| vec.assign(["c", TITLE, TWO]),
+        |vec, succeeded| assert_eq!(vec == &["c", TITLE, TWO], succeeded),
     );
     failing_at_each_allocation(
         || object::<PString, _>("old"),
@@ -66,10 +71,10 @@ fn a_failed_assignment_keeps_the_old_value() {
         |string, succeeded| assert_eq!(string != "old", succeeded),
     );
     failing_at_each_allocation(
-        || object::<Option<PBox<PString>>, _>(Some("old")),
-        |mut owned| owned.insert("new").map(drop),
+        || object::<Option<PBox<PString>>, _>(Some(ONE)),
+        |mut owned| owned.insert(TWO).map(drop),
         |owned, succeeded| {
-            let expected = if succeeded { "new" } else { "old" };
+            let expected = if succeeded { TWO } else { ONE };
             assert!(owned.as_deref().is_some_and(|text| text == expected));
         },
     );
@@ -81,10 +86,10 @@ fn inserting_into_a_map_changes_all_or_nothing() {
     let six = || (0..6_u64).map(|n| (n.to_string(), n.to_string())).collect::<Vec<_>>();
     let allocations = failing_at_each_allocation(
         || object::<PMap<PString, PString>, _>(six()),
-        |mut map| map.insert("new", "value").map(drop),
+        |mut map| map.insert(ONE, TITLE).map(drop),
         |map, succeeded| {
             assert_eq!(map.len(), if succeeded { 7 } else { 6 });
-            assert_eq!(map.get("new").is_some(), succeeded);
+            assert_eq!(map.get(ONE).is_some(), succeeded);
             assert!((0..6_u64).all(|n| map.contains_key(n.to_string().as_str())));
         },
     );

@@ -19,8 +19,10 @@ fn node(value: u64) -> Node {
 fn a_box_is_replaced_and_cleared_without_leaks() {
     let mut object = object::<Option<PBox<PString>>, _>(Some("one"));
     object.root_mut().insert("two").unwrap();
-    object.root_mut().assign(Some("three")).unwrap();
-    assert!(object.root().as_deref().is_some_and(|text| text == "three"));
+    object.root_mut().assign(Some("three texts, this one in a block")).unwrap();
+    assert!(
+        object.root().as_deref().is_some_and(|text| text == "three texts, this one in a block")
+    );
     object.root_mut().as_mut().unwrap().push_str("!").unwrap();
     assert!(object.root_mut().clear());
     assert!(!object.root_mut().clear());
@@ -98,7 +100,7 @@ fn an_unlinked_tail_is_released_whole() {
     let mut tail = object.root_mut().into_fields().next;
     for value in 1..1000 {
         let mut inserted = tail.insert(node(value)).unwrap();
-        inserted.fields().name.push_str("name").unwrap();
+        inserted.fields().name.push_str("a name of more than 23 bytes").unwrap();
         tail = tail.into_mut().unwrap().into_fields().next;
     }
     assert_eq!(object.heap().live_blocks(), 1 + 999 * 2);

@@ -36,6 +36,16 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
 
 type Model = Vec<(String, Vec<u8>)>;
 
+/// Every third name needs a block.
+fn name(key: u16) -> String {
+    format!("{key}{}", if key.is_multiple_of(3) { " is longer than 23 bytes" } else { "" })
+}
+
+/// Returns the key of a name.
+fn number(name: &str) -> u16 {
+    name.split(' ').next().unwrap().parse().unwrap()
+}
+
 fn value<'m>(model: &'m mut Model, key: &str) -> Option<&'m mut Vec<u8>> {
     model.iter_mut().find(|(there, _)| there == key).map(|(_, value)| value)
 }
@@ -49,7 +59,7 @@ proptest! {
             let mut map = object.root_mut();
             match edit {
                 Edit::Insert(key, bytes) => {
-                    let key = key.to_string();
+                    let key = name(key);
                     prop_assert_eq!(&*map.insert(&key, &bytes).unwrap(), &bytes);
                     match value(&mut model, &key) {
                         Some(there) => *there = bytes,
@@ -57,12 +67,12 @@ proptest! {
                     }
                 }
                 Edit::PushTo(key, byte) => {
-                    let key = key.to_string();
+                    let key = name(key);
                     let there = map.get_mut(key.as_str()).map(|mut bytes| { bytes.push(byte).unwrap(); });
                     prop_assert_eq!(there, value(&mut model, &key).map(|bytes| bytes.push(byte)));
                 }
                 Edit::Append(key, byte) => {
-                    let key = key.to_string();
+                    let key = name(key);
                     let made = map.get_or_insert_with(key.as_str(), || [0_u8; 0]);
                     made.unwrap().push(byte).unwrap();
                     match value(&mut model, &key) {
@@ -71,7 +81,7 @@ proptest! {
                     }
                 }
                 Edit::Remove(key) => {
-                    let key = key.to_string();
+                    let key = name(key);
                     let before = model.len();
                     model.retain(|(there, _)| *there != key);
                     prop_assert_eq!(map.remove(key.as_str()), model.len() < before);
@@ -79,9 +89,9 @@ proptest! {
                 Edit::Retain(divisor) => {
                     map.retain(|key, mut bytes| {
                         bytes.push(1).unwrap();
-                        !key.parse::<u16>().unwrap().is_multiple_of(divisor)
+                        !number(key).is_multiple_of(divisor)
                     });
-                    model.retain(|(key, _)| !key.parse::<u16>().unwrap().is_multiple_of(divisor));
+                    model.retain(|(key, _)| !number(key).is_multiple_of(divisor));
                     model.iter_mut().for_each(|(_, bytes)| bytes.push(1));
                 }
                 Edit::Clear => {
@@ -97,7 +107,7 @@ proptest! {
             prop_assert!(map.iter().map(|(key, bytes)| (&**key, &**bytes)).eq(pairs.clone()));
             prop_assert!(map.iter().rev().map(|(key, bytes)| (&**key, &**bytes)).eq(pairs.rev()));
             for key in 0..60_u16 {
-                let key = key.to_string();
+                let key = name(key);
                 let expected = value(&mut model, &key).map(|bytes| bytes.as_slice());
                 prop_assert_eq!(map.get(key.as_str()).map(|bytes| bytes.as_slice()), expected);
             }
@@ -194,7 +204,8 @@ fn every_kind_of_source_builds_an_equal_map() {
 #[test]
 fn values_that_own_maps_are_released_with_them() {
     type Nested = PMap<PString, PMap<u64, PString>>;
-    let mut object = object::<Nested, _>([("a", [(1_u64, "one"), (2, "two")])]);
+    let mut object =
+        object::<Nested, _>([("a", [(1_u64, "one"), (2, "a text of more than 23 bytes")])]);
     object.root_mut().insert("b", [(3_u64, "three")]).unwrap();
     object.root_mut().insert("a", PMap::new()).unwrap();
     assert!(object.root().get("a").is_some_and(PMap::is_empty));

@@ -169,16 +169,21 @@ fn of_equal_keys_the_last_wins() {
 
 #[test]
 fn a_full_object_is_an_error_and_keeps_the_old_value() {
+    let page = ["one", "two", "a", "b", "c", "x"].iter().fold(PAGE.to_string(), |page, text| {
+        page.replace(&format!("{text:?}"), &format!("\"{text} with more than 23 bytes\""))
+    });
     let allocations = failing_at_each_allocation(
         || object::<PVec<Page>, _>(PVec::new()),
-        |mut pages| pages.push(from(&mut Deserializer::from_str(PAGE))).map(drop),
+        |mut pages| pages.push(from(&mut Deserializer::from_str(&page))).map(drop),
         |pages, succeeded| assert_eq!(pages.len(), usize::from(succeeded)),
     );
     assert!(allocations > 12, "{allocations}");
 
     let mut titles = object::<PVec<PString>, _>(["old"]);
     titles.heap().fail_after(1);
-    let error = titles.root_mut().assign(from(&mut Deserializer::from_str(r#"["a", "b"]"#)));
+    let error = titles
+        .root_mut()
+        .assign(from(&mut Deserializer::from_str(r#"["a text of more than 23 bytes", "b"]"#)));
     assert!(
         !matches!(error, Ok(()) | Err(HeapError::Deserialize { .. })),
         "the heap's own error: {error:?}"

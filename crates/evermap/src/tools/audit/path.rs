@@ -6,10 +6,12 @@
 
 use std::collections::VecDeque;
 
+use super::blocks::Location;
 use super::memory::Memory;
 use super::schema::{Kind, Schema, TypeNumber};
 use super::walked::{Content, ROOT, Spot, WalkResult};
 use crate::tools::report::quantity;
+use crate::tools::strings::StringPlace;
 
 /// Steps shown at each end of a long path.
 const STEPS_SHOWN: usize = 6;
@@ -193,10 +195,18 @@ fn key_text(
 ) -> Option<String> {
     let of = schema.at(key);
     if of.kind == Kind::String {
-        let (at, len) = (memory.word(address).ok()??, memory.word(address + 8).ok()??);
-        if !matches!(walked.blocks.locate(at), super::blocks::Location::Block(_, 0)) && len > 0 {
-            return None;
-        }
+        let (at, len) = match StringPlace::of(memory.word(address + 16).ok()??) {
+            StringPlace::Here(len) => (address, len),
+            StringPlace::Block => {
+                let (at, len) = (memory.word(address).ok()??, memory.word(address + 8).ok()??);
+                let is_block = matches!(walked.blocks.locate(at), Location::Block(_, 0));
+                if !is_block && len > 0 {
+                    return None;
+                }
+                (at, len)
+            }
+            StringPlace::Damaged => return None,
+        };
         let bytes = memory.bytes(at, len.min(4 * KEY_CHARS as u64) as usize).ok()?;
         let shown: String = String::from_utf8_lossy(&bytes).chars().take(KEY_CHARS).collect();
         let cut = if shown.len() < len as usize { ".." } else { "" };

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::error::Result;
 use crate::format::Superblock;
 use crate::tools::image::Image;
+use crate::tools::strings::StringPlace;
 
 use super::blocks::{Bits, Block, Blocks, Location};
 use super::memory::Memory;
@@ -299,7 +300,7 @@ impl Walk<'_, '_, '_> {
                     .try_for_each(|at| self.value(*element, address + at, size, shifted(spot, at)))
             }
             Kind::Vec(element) => self.vector(Content::Elements(*element), *element, address, spot),
-            Kind::String => self.vector(Content::Bytes, usize::MAX, address, spot),
+            Kind::String => self.string(address, spot),
             Kind::Map(key, value) => self.map((*key, *value), address, spot),
             Kind::Tree(key, value) => self.tree((*key, *value), address, spot),
             Kind::Box(of, may_be_none) => self.boxed(*of, *may_be_none, address, spot),
@@ -309,6 +310,17 @@ impl Walk<'_, '_, '_> {
 
     fn read(&mut self, address: u64) -> Result<u64> {
         Ok(self.memory.word(address)?.unwrap_or(0))
+    }
+
+    /// Examines a string, whose text lies in a block unless its last byte says otherwise.
+    fn string(&mut self, address: u64, spot: Spot) -> Result<()> {
+        let last = self.read(address + 16)?;
+        match StringPlace::of(last) {
+            StringPlace::Block => self.vector(Content::Bytes, usize::MAX, address, spot)?,
+            StringPlace::Here(_) => {}
+            StringPlace::Damaged => self.defect(Defect::Broken, (address + 16, last), spot),
+        }
+        Ok(())
     }
 
     fn vector(

@@ -206,6 +206,9 @@ impl File for DyingFile {
     }
 }
 
+/// Texts in place and in a block.
+const TEXTS: [&str; 3] = ["one", "two, with more than 23 bytes", "three"];
+
 /// Creates a store with two objects and closes it.
 fn store() -> (tempfile::TempDir, PathBuf) {
     let shared = Path::new("/dev/shm");
@@ -213,7 +216,7 @@ fn store() -> (tempfile::TempDir, PathBuf) {
     let path = directory.path().join("store");
     let options = Options::new().arena_registry(None);
     let store = options.create_new(&path).unwrap();
-    store.create::<PVec<PString>, _>("texts", ["one", "two", "three"]).unwrap();
+    store.create::<PVec<PString>, _>("texts", TEXTS).unwrap();
     store.create::<u64, _>("number", 7).unwrap();
     (directory, path)
 }
@@ -252,7 +255,7 @@ fn arena_of(path: &Path) -> u64 {
     assert!(report.is_clean(), "{:#?}", report.findings);
     let store = Options::new().arena_registry(None).open(path).unwrap();
     let texts = store.read::<PVec<PString>>("texts").unwrap();
-    assert!(texts.iter().map(PString::as_str).eq(["one", "two", "three"]));
+    assert!(texts.iter().map(PString::as_str).eq(TEXTS));
     assert_eq!(*store.read::<u64>("number").unwrap(), 7);
     let base = store.info("texts").unwrap().base_address;
     drop((texts, store));
