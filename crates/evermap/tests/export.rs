@@ -16,7 +16,7 @@ fn words(store: &Store, count: u64) {
     store.create::<Words, _>("words", PMap::new()).unwrap();
     let mut session = store.write::<Words>("words").unwrap();
     for number in 0..count {
-        let key = format!("word {number}");
+        let key = format!("word {number} with more than 23 bytes");
         session.root_mut().insert(key.as_str(), from_iter(0..number)).unwrap();
     }
     session.commit().unwrap();
@@ -28,7 +28,7 @@ fn assert_words(store: &Store, name: &str, count: u64) {
     let words = store.read::<Words>(name).unwrap();
     assert_eq!(words.len(), count as usize);
     for number in 0..count {
-        let found = words.get(format!("word {number}").as_str()).unwrap();
+        let found = words.get(format!("word {number} with more than 23 bytes").as_str()).unwrap();
         assert!(found.iter().copied().eq(0..number));
     }
     drop(words);
