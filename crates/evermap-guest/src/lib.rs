@@ -60,8 +60,8 @@ pub use evermap_heap::serde;
 #[doc(inline)]
 pub use evermap_heap::{
     Bounds, Build, Built, Description, Detached, FromIter, HeapError, IterMut, KeySource, Mut,
-    PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot,
-    TypeId128, btree, from_iter, map, type_description, type_id,
+    PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
+    Scratch, Slot, TextIter, TypeId128, btree, from_iter, map, type_description, type_id,
 };
 pub use heap::Heap;
 #[cfg(not(target_family = "wasm"))]

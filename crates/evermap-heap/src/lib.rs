@@ -35,8 +35,9 @@ pub use error::{HeapError, Result};
 pub use persist::serde;
 pub use persist::{
     Bounds, Build, Built, Description, Detached, FieldChange, FieldShape, FromIter, IterMut,
-    KeySource, Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
-    SchemaDifference, Scratch, Slot, TypeId128, btree, from_iter, map, type_description, type_id,
+    KeySource, Mut, PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, PersistHash, Plain, Ptr,
+    Releaser, SchemaDifference, Scratch, Slot, TextIter, TypeId128, btree, from_iter, map,
+    type_description, type_id,
 };
 
 #[doc(hidden)]

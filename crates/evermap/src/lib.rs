@@ -90,8 +90,8 @@ pub use evermap_heap::serde;
 pub use evermap_heap::{
     Bounds, Build, Built, ClassStatistics, Description, Detached, FieldChange, FieldShape,
     FromIter, Heap, HeapError, HeapStatistics, IterMut, KeySource, Mut, PBTree, PBox, PMap,
-    PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, SchemaDifference, Scratch, Slot,
-    TypeId128, btree, from_iter, map, type_description, type_id,
+    PString, PTextMap, PVec, Persist, PersistHash, Plain, Ptr, Releaser, SchemaDifference, Scratch,
+    Slot, TextIter, TypeId128, btree, from_iter, map, type_description, type_id,
 };
 pub use object::{ActiveProtection, ForeignPointer, Protection};
 

@@ -10,7 +10,10 @@ use common::{Random, TestStore, object_file};
 use evermap::tools::{
     AuditOptions, AuditReport, Confidence, Doubt, MemoryMap, PointerKind, Severity, Typing, audit,
 };
-use evermap::{Error, PBTree, PBox, PMap, PString, PVec, Persist, Plain, Ptr, RawSession, Store};
+use evermap::{
+    Error, PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, Plain, Ptr, RawSession, Store,
+    from_iter,
+};
 
 fn look(store: &Store, name: &str) -> AuditReport {
     audit(store.path(), name, &AuditOptions::new()).unwrap()
@@ -403,6 +406,24 @@ fn errors_in_a_typed_object_name_its_fields() {
     };
     scribble(&store, "e", at, free);
     find(&look(&store, "e"), PointerKind::Dangling, "root.cover");
+}
+
+#[test]
+fn a_text_map_is_walked_block_by_block() {
+    let store = TestStore::in_memory();
+    let pairs = (0..60_000).map(|n| (format!("key {n}"), format!("the value of number {n}")));
+    store.create::<PTextMap, _>("texts", from_iter(pairs)).unwrap();
+    let report = look(&store, "texts");
+    assert!(report.is_clean(), "{report:#?}");
+    assert_eq!((report.typing, report.reached_blocks), (Typing::Typed, report.blocks));
+    // Three blocks of records, the vector of them, and the index.
+    assert_eq!(report.blocks, 5);
+    let (_own, foreign) = foreign();
+    let at = std::ptr::from_ref(&*store.read::<PTextMap>("texts").unwrap()) as u64;
+    scribble(&store, "texts", at + 24, foreign);
+    let report = look(&store, "texts");
+    let found = report.findings.iter().find(|f| f.kind == PointerKind::Foreign).unwrap();
+    assert_eq!(found.samples[0].path, "root.cells");
 }
 
 #[test]

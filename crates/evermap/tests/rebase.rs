@@ -13,7 +13,7 @@ use evermap::tools::{
     AuditOptions, CheckOptions, HitKind, RebaseOptions, RebaseReport, Typing, audit, check, rebase,
     undo_rebase,
 };
-use evermap::{Error, PMap, PString, PVec, Store, WriteOptions, tools};
+use evermap::{Error, PMap, PString, PTextMap, PVec, Store, WriteOptions, from_iter, tools};
 
 const GIB: u64 = 1 << 30;
 
@@ -199,10 +199,12 @@ fn numbers_of_typed_objects_that_look_like_addresses_are_kept_and_reported() {
 }
 
 #[test]
-fn texts_in_place_and_in_blocks_are_moved() {
+fn texts_in_place_in_blocks_and_in_a_text_map_are_moved() {
     let store = TestStore::in_memory();
     let texts: Vec<String> = (0..4000).map(|n| "xyz ".repeat(11)[..n % 41].to_string()).collect();
+    let pairs = || (0..50_000).map(|n| (format!("key {n}"), format!("the value of number {n}")));
     store.create::<PVec<PString>, _>("texts", &texts).unwrap();
+    store.create::<PTextMap, _>("pairs", from_iter(pairs())).unwrap();
     let mut session = store.write::<PVec<PString>>("texts").unwrap();
     // Short texts in blocks, as in objects of earlier builds.
     for mut text in session.root_mut().iter_mut().step_by(3) {
@@ -218,6 +220,9 @@ fn texts_in_place_and_in_blocks_are_moved() {
     assert_undamaged(&path);
     let store = Store::open(&path).unwrap();
     assert_eq!(*store.read::<PVec<PString>>("texts").unwrap(), texts);
+    let moved = store.read::<PTextMap>("pairs").unwrap();
+    assert!(moved.iter().map(|(key, value)| (key.to_string(), value.to_string())).eq(pairs()));
+    assert!(pairs().all(|(key, value)| moved.get(&key) == Some(value.as_str())));
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use common::crc32c_of;
-use evermap::{Build, Error, Migrations, PBTree, PBox, PMap, PString, PVec, Persist, Store};
+use evermap::{
+    Build, Error, Migrations, PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, Store,
+};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -88,6 +90,7 @@ fn a_root_with_pointers_out_of_the_object_is_damage_for_every_type() {
     judge::<PVec<PString>, _>("strings", ["one", "two"], 1);
     judge::<PString, _>("string", "a text that is long enough for a block of its own", 1);
     judge::<PMap<PString, u64>, _>("map", [("one", 1), ("two", 2)], 2);
+    judge::<PTextMap, _>("text map", [("one", "1"), ("two", "2")], 2);
     judge::<PBTree<u64, PString>, _>("tree", [(1, "one"), (2, "two")], 1);
     judge::<PBTree<u64, u64>, _>("deep tree", evermap::from_iter((0..500).map(|n| (n, n))), 1);
     judge::<PBox<u64>, _>("box", 7, 1);

@@ -5,7 +5,7 @@
 //! into the same object again (which is checked), and it frees its memory otherwise.
 
 use super::build::Staged;
-use super::{Build, Built, Mut, PBTree, PBox, PMap, PString, PVec, Persist, Slot};
+use super::{Build, Built, Mut, PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, Slot};
 use crate::HeapError;
 
 /// Detached contents of a container: a source for a container of the same type in the same object.
@@ -73,6 +73,7 @@ macro_rules! from_detached {
 
 from_detached!(
     [] PString,
+    [] PTextMap,
     [T: Persist] PVec<T>,
     [T: Persist] Option<PBox<T>>,
     [K: Persist, V: Persist] PMap<K, V>,

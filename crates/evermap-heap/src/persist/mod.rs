@@ -24,6 +24,7 @@ mod pbox;
 mod pbtree;
 mod pmap;
 mod pstring;
+mod ptextmap;
 mod ptr;
 mod pvec;
 mod release;
@@ -46,6 +47,7 @@ pub use pbox::PBox;
 pub use pbtree::{PBTree, iter as btree};
 pub use pmap::{PMap, iter as map};
 pub use pstring::PString;
+pub use ptextmap::{PTextMap, TextIter};
 pub use ptr::Ptr;
 pub use pvec::{IterMut, PVec};
 pub use release::Releaser;
@@ -80,7 +82,7 @@ const _: () = assert!(
 /// * `NotesInit<..>`: an ordinary struct with one *source* per field, from which a `Notes` is built
 ///   in place (see [`Build`]).
 ///
-/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PBTree`], [`PBox`], `Option<PBox<T>>` and
+/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PTextMap`], [`PBTree`], [`PBox`], `Option<PBox<T>>` and
 /// [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and
 /// locks are not: the memory that they point to does not exist in the next run.
 ///

@@ -15,7 +15,7 @@ use crate::persist::build::{Block, Staged};
 use crate::persist::pbtree::Filling;
 use crate::persist::scalars::Row;
 use crate::persist::{
-    Build, Built, Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Slot,
+    Build, Built, Mut, PBTree, PBox, PMap, PString, PTextMap, PVec, Persist, PersistHash, Slot,
 };
 
 /// Maximum bytes reserved for a length hint, which may be hostile.
@@ -50,6 +50,7 @@ macro_rules! build_by_deserializing {
 // error for a `u32` in place of a `u64` would be less clear. Scalars deserialize themselves.
 build_by_deserializing!(
     [] PString,
+    [] PTextMap,
     [T: Persist] PVec<T>,
     [T: Persist] Option<PBox<T>>,
     [T: Persist, const N: usize] [T; N],
@@ -93,6 +94,33 @@ impl<'a> Visitor<'_> for Filler<'a, PString> {
 
     fn visit_str<E: serde_core::de::Error>(self, text: &str) -> Result<Self::Value, E> {
         self.0.fill(text)
+    }
+}
+
+impl<'de> PersistDeserialize<'de> for PTextMap {
+    fn deserialize_into<'a, D: Deserializer<'de>>(
+        seed: Seed<'a, Self>,
+        deserializer: D,
+    ) -> Result<Built<'a, Self>, D::Error> {
+        deserializer.deserialize_map(Filler(seed))
+    }
+}
+
+impl<'a, 'de> Visitor<'de> for Filler<'a, PTextMap> {
+    type Value = Built<'a, PTextMap>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Self::Value, A::Error> {
+        let Seed { slot, context } = self.0;
+        slot.fill_with(PTextMap::new(), |mut map| {
+            while let Some((key, value)) = pairs.next_entry::<String, String>()? {
+                map.insert(&key, &value).map_err(|error| context.fail(error))?;
+            }
+            map.shrink_to_fit().map_err(|error| context.fail(error))
+        })
     }
 }
 

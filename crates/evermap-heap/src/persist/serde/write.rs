@@ -2,11 +2,17 @@
 
 use serde_core::ser::{Serialize, Serializer};
 
-use crate::persist::{PBTree, PBox, PMap, PString, PVec};
+use crate::persist::{PBTree, PBox, PMap, PString, PTextMap, PVec};
 
 impl Serialize for PString {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
+    }
+}
+
+impl Serialize for PTextMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Deserializer, json};
 use super::{close, failing_at_each_allocation, object};
 use crate::HeapError;
 use crate::persist::serde::from;
-use crate::persist::{Build, PBTree, PBox, PMap, PString, PVec, Scratch};
+use crate::persist::{Build, PBTree, PBox, PMap, PString, PTextMap, PVec, Scratch};
 
 #[derive(Debug, PartialEq, crate::Persist, crate::PersistDeserialize, Serialize)]
 #[repr(C)]
@@ -162,6 +162,9 @@ fn of_equal_keys_the_last_wins() {
     let tree = read::<PBTree<PString, PString>>(text).unwrap();
     assert_eq!(tree.root(), &BTreeMap::from(expected.clone()));
     close(tree);
+    let texts = read::<PTextMap>(text).unwrap();
+    assert_eq!(serde_json::to_string(texts.root()).unwrap(), r#"{"b":"3","a":"2","c":"5"}"#);
+    close(texts);
     let map = read::<PMap<PString, PString>>(text).unwrap();
     assert_eq!(map.root(), &HashMap::from(expected));
     close(map);

@@ -1,12 +1,13 @@
 //! Tests of objects of native programs and of guests, whose pointers have four bytes.
 
-use crate::{PBTree, PBox, PMap, PString, PVec, Ptr, type_description, type_id};
+use crate::{PBTree, PBox, PMap, PString, PTextMap, PVec, Ptr, type_description, type_id};
 
 /// Descriptions of both, for types whose layout differs and for some whose layout does not.
-fn texts() -> [(&'static str, &'static str, &'static str); 7] {
+fn texts() -> [(&'static str, &'static str, &'static str); 8] {
     [
         (type_description::<u64>(), "u64#8/8", "u64#8/8;*#4/4"),
         (type_description::<PString>(), "PString#24/8", "PString#24/8;*#4/4"),
+        (type_description::<PTextMap>(), "PTextMap#88/8", "PTextMap#88/8;*#4/4"),
         (type_description::<PVec<u8>>(), "PVec<u8>#24/8", "PVec<u8>#24/8;*#4/4"),
         (type_description::<PBTree<u8, u8>>(), "PBTree<u8,u8>#24/8", "PBTree<u8,u8>#24/8;*#4/4"),
         (type_description::<PMap<u8, u8>>(), "PMap<u8,u8>#40/8", "PMap<u8,u8>#32/8;*#4/4"),

@@ -261,6 +261,20 @@ impl Reader<'_> {
             ("u128" | "i128", []) => plain(16),
             ("PhantomData", [_]) => Some((Some(0), 1, Kind::Plain)),
             ("PString", []) => Some((Some(24), 8, Kind::String)),
+            ("PTextMap", []) => {
+                let of = |name: &str| Expression::Named(name.to_string(), Vec::new());
+                let vec = |of| Expression::Named("PVec".to_string(), vec![of]);
+                let blocks = self.number(&vec(vec(of("u8"))));
+                let cells = self.number(&vec(of("u32")));
+                let field = |name: &str, offset, is| Field {
+                    name: name.to_string(),
+                    offset,
+                    end: offset + 24,
+                    is,
+                };
+                let fields = vec![field("blocks", 0, blocks), field("cells", 24, cells)];
+                Some((Some(88), 8, Kind::Struct(fields)))
+            }
             ("PVec", [element]) => Some((Some(24), 8, Kind::Vec(self.number(element)))),
             ("PMap", [key, value]) => {
                 let (key, value) = (self.number(key), self.number(value));
