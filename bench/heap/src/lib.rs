@@ -17,6 +17,7 @@ mod map;
 mod metadata;
 mod opening;
 mod subjects;
+mod texts;
 mod threads;
 pub mod tree;
 
@@ -51,6 +52,9 @@ pub const AREA: Area<Own> = Area {
         ("reopening", |bench| part(bench, opening::report)),
         ("metadata", |bench| part(bench, metadata::report)),
         ("map", |bench| map::report(&bench.temporary("map")?, bench.own.scale, &mut bench.goals)),
+        ("texts", |bench| {
+            texts::report(&bench.temporary("texts")?, bench.own.scale, &mut bench.goals)
+        }),
         ("figures", figures),
     ],
     start,
@@ -113,6 +117,9 @@ fn child(start: Instant, arguments: &[&str]) -> Outcome {
         numbers.iter().map(|number| number.parse()).collect::<Result<_, _>>()?;
     if *verb == "steps" {
         return figures::child(subject, folder, &numbers);
+    }
+    if verb.starts_with("texts-") {
+        return texts::child(start, verb, subject, folder, &numbers);
     }
     let subject = Subject::parse(subject)?;
     match (*verb, &numbers[..]) {
