@@ -94,6 +94,5 @@ fn every_store_is_committed_in_an_object_that_is_read() {
 
 #[test]
 fn every_store_is_committed_in_a_large_object_that_is_read() {
-    // Large enough to be watched from the first commit on.
     run(65 << 20, sessions(60) / 15, false);
 }

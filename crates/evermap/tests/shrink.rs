@@ -57,6 +57,30 @@ fn assert_undamaged(store: &Store) {
 }
 
 #[test]
+fn reading_a_hole_changes_nothing() {
+    let (_directory, store) = store();
+    store.create_raw("heap").unwrap();
+    let mut session = store.write_raw("heap").unwrap();
+    let hole = filled(&session, MIB, 1);
+    let kept = filled(&session, MIB, 2);
+    // SAFETY: the tag belongs to no Rust type.
+    unsafe { session.set_root(Some(kept), MIB as u64, [0; 16], "") }.unwrap();
+    session.commit().unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(hole) }.unwrap();
+    assert!(session.shrink().unwrap() >= MIB as u64);
+    for round in 0..4 {
+        for page in (round..MIB / 4096).step_by(8) {
+            // SAFETY: the memory of a free block stays mapped.
+            let byte = unsafe { hole.as_ptr().add(page * 4096).read_volatile() };
+            assert_eq!(byte, 0);
+        }
+        assert!(!session.commit().unwrap(), "round {round}");
+    }
+    assert!(holds(kept, MIB, 2));
+}
+
+#[test]
 fn shrink_releases_free_chunks_and_keeps_the_rest() {
     let (_directory, store) = store();
     let (mut session, kept) = with_holes(&store);

@@ -96,6 +96,8 @@ const REGIONS_PER_CALL: (usize, usize) = (64, 4096);
 /// call of 1.5 us. The pages of shorter runs are all taken: most were stored to, and comparing one
 /// that was only read costs no more than a call.
 const SEARCHED_BYTES_MIN: u64 = 16 * PAGE_BYTES;
+/// One call searches runs that are at most this far apart, which costs no more than two calls.
+const SEARCHED_GAP_BYTES_MAX: u64 = 64 * PAGE_BYTES;
 
 impl PageScanner {
     /// Probes the kernel once: opens the page map and tries the ioctl. `direct` is the mapped
@@ -189,6 +191,13 @@ impl PageScanner {
         }
     }
 
+    /// Returns true if the page at this address is private, or may be.
+    pub(crate) fn is_private(&self, address: u64) -> bool {
+        let mut runs = Vec::new();
+        self.scan_private(address, address + PAGE_BYTES, &mut runs);
+        !runs.is_empty()
+    }
+
     /// Finds pages stored to since the last scan of the range.
     ///
     /// The order matters: other threads may store between the two walks. A page that the first walk
@@ -197,10 +206,31 @@ impl PageScanner {
     fn scan_stores(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) -> io::Result<()> {
         let mut unprotected = Vec::new();
         self.scan_ioctl(start, end, Question::Unprotected, &mut unprotected)?;
-        for (start, end) in unprotected {
-            match end - start < SEARCHED_BYTES_MIN {
-                true => push_run(runs, start, end),
-                false => self.scan_ioctl(start, end, Question::Private, runs)?,
+        let is_searched = |run: &(u64, u64)| run.1 - run.0 >= SEARCHED_BYTES_MIN;
+        let (mut searches, mut private) = (Vec::<(u64, u64)>::new(), Vec::new());
+        for (start, end) in unprotected.iter().copied().filter(is_searched) {
+            match searches.last_mut() {
+                Some(last) if start - last.1 <= SEARCHED_GAP_BYTES_MAX => last.1 = end,
+                _ => searches.push((start, end)),
+            }
+        }
+        for (start, end) in searches {
+            self.scan_ioctl(start, end, Question::Private, &mut private)?;
+        }
+        let mut private = private.into_iter().peekable();
+        for run in unprotected {
+            if !is_searched(&run) {
+                push_run(runs, run.0, run.1);
+                continue;
+            }
+            while private.next_if(|(_, end)| *end <= run.0).is_some() {}
+            while let Some((start, end)) = private.peek().copied().filter(|p| p.0 < run.1) {
+                push_run(runs, start.max(run.0), end.min(run.1));
+                if end > run.1 {
+                    // The rest may be in the next run.
+                    break;
+                }
+                private.next();
             }
         }
         Ok(())

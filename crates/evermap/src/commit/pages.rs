@@ -23,11 +23,6 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// An object of at least this many bytes is watched from a session's first commit on, a smaller one
-/// from the second. To watch takes 20 us, and a scan of a smaller object that was read at most 0.4
-/// ms.
-const WATCHED_AT_ONCE_BYTES_MIN: u64 = 64 << 20;
-
 /// Spans of the object that are mapped private, and the state of their pages.
 #[derive(Debug)]
 pub(super) struct PrivatePages {
@@ -85,7 +80,8 @@ impl PrivatePages {
 
     /// Adds the private pages that a scan finds to `pending`, except page 0.
     fn find_changed(&mut self) {
-        if self.retained.allowed && !self.scanner.is_watching() && self.is_worth_watching() {
+        // A session with one commit does not pay for a watch.
+        if self.retained.allowed && self.retained.commits() > 0 && !self.scanner.is_watching() {
             self.watch_spans();
         }
         let mut found = Vec::new();
@@ -103,13 +99,6 @@ impl PrivatePages {
         if !first_try {
             merge(&mut self.pending);
         }
-    }
-
-    /// Returns true from the second commit on. The scans of a large object can be expensive, so it
-    /// is worth watching from the first.
-    fn is_worth_watching(&self) -> bool {
-        self.retained.commits() > 0
-            || self.spans.iter().map(|s| s.length).sum::<u64>() >= WATCHED_AT_ONCE_BYTES_MIN
     }
 
     /// Makes scans find later stores to pages that stay private.
@@ -149,8 +138,12 @@ impl PrivatePages {
                 let now = unsafe { self.current_page(address, &mut page_copy) };
                 let stored = committed.stored(number, &mut copy)?;
                 let mut lines = committed.overlay().changed_lines(number, now, stored);
-                // After a crash the file may have any contents where a hole is used again.
-                if had_holes && committed.has_unknown_checksum(number)? {
+                // After a crash the file may have any contents where a hole is used again. A page
+                // that was only read is not used.
+                if had_holes
+                    && committed.has_unknown_checksum(number)?
+                    && (lines != 0 || self.scanner.is_private(address))
+                {
                     lines = u64::MAX;
                 }
                 if lines != 0 {

@@ -191,6 +191,23 @@ fn a_scan_that_fails_takes_every_page_and_loses_no_store() {
 }
 
 #[test]
+fn a_search_of_several_runs_finds_the_private_pages_of_each() {
+    let Some(watched) = Watched::new(0x5c1c_0000_0000, 1024) else { return };
+    watched.store(0, 200);
+    watched.load(300, 100);
+    watched.scan();
+    // Private pages in the gaps are unchanged.
+    watched.store(0, 20);
+    watched.store(21, 30);
+    watched.store(60, 5);
+    watched.load(400, 50);
+    watched.store(460, 40);
+    let found = watched.scan();
+    assert_eq!(found, [(0, 20), (21, 51), (60, 65), (460, 500)]);
+    assert_eq!(watched.scan(), NOTHING);
+}
+
+#[test]
 fn stores_into_huge_pages_of_the_page_cache_are_found() {
     let pages = 2048;
     let mut watched = Watched::unwatched(0x5c18_0000_0000, pages);
