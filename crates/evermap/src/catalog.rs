@@ -8,7 +8,7 @@ use evermap_derive::{Persist, Plain};
 
 use crate::Error;
 use crate::error::Result;
-use crate::persist::{Mut, PMap, PString, PVec};
+use crate::persist::{Mut, PMap, PString, PVec, Reads};
 
 /// Root of the catalog.
 #[derive(Persist)]
@@ -79,6 +79,24 @@ impl Catalog {
     /// Returns a copy of the entry with this name.
     pub(crate) fn find(&self, name: &str) -> Option<Found> {
         self.objects.get(name).map(Found::of)
+    }
+
+    /// Like [`find`](Catalog::find), and calls `verify` with address and bytes before each read
+    /// outside of the root: the cost does not depend on the number of objects.
+    pub(crate) fn find_verified(
+        &self,
+        name: &str,
+        mut verify: impl FnMut(u64, usize) -> Result<()>,
+    ) -> Result<Option<Found>> {
+        let entry = self.objects.get_after(name, |reads| match reads {
+            Reads::Cell(cell) => verify(cell.addr() as u64, size_of::<u32>()),
+            Reads::Entry(entry, bytes) => verify(entry.addr() as u64, bytes),
+            Reads::Key(key) => verify(key.as_str().as_ptr().addr() as u64, key.as_str().len()),
+        })?;
+        let Some(entry) = entry else { return Ok(None) };
+        let leases = entry.leases.as_slice();
+        verify(leases.as_ptr().addr() as u64, size_of_val(leases))?;
+        Ok(Some(Found::of(entry)))
     }
 
     /// Returns true if an object has this file.

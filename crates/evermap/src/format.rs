@@ -170,8 +170,6 @@ pub const LOG_REQUIRED_OLD: u32 = 1;
 
 /// Offset of `log_required` in the file, for the write that switches only this field.
 pub const LOG_REQUIRED_OFFSET: u64 = std::mem::offset_of!(Superblock, log_required) as u64;
-/// Offset of `commit_sequence` in the file.
-pub const COMMIT_SEQUENCE_OFFSET: u64 = std::mem::offset_of!(Superblock, commit_sequence) as u64;
 
 /// First eight bytes of a [`CodeRecord`].
 pub const CODE_MAGIC: [u8; 8] = *b"EVMCODE\n";

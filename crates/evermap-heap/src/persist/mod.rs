@@ -45,7 +45,7 @@ pub use detached::Detached;
 pub use mutable::Mut;
 pub use pbox::PBox;
 pub use pbtree::{PBTree, iter as btree};
-pub use pmap::{PMap, iter as map};
+pub use pmap::{PMap, Reads, iter as map};
 pub use pstring::PString;
 pub use ptextmap::{PTextMap, TextIter};
 pub use ptr::Ptr;

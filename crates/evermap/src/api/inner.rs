@@ -5,7 +5,7 @@
 //! process has open, and opens objects beside those: an object has one mapping in a process. Its
 //! other methods are in `publish` and `sweep`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -57,7 +57,7 @@ pub(super) enum OpenObject {
 }
 
 /// Locked list of open objects.
-pub(super) type OpenObjects<'a> = MutexGuard<'a, HashMap<[u8; 16], OpenObject>>;
+pub(super) type OpenObjects<'a> = MutexGuard<'a, BTreeMap<[u8; 16], OpenObject>>;
 
 /// State of one object while the list is locked.
 pub(super) enum Current {
@@ -81,7 +81,7 @@ impl Current {
 
 pub(super) struct StoreInner {
     files: StoreFiles,
-    open: Mutex<HashMap<[u8; 16], OpenObject>>,
+    open: Mutex<BTreeMap<[u8; 16], OpenObject>>,
     /// Locked while an object is opened for sharing.
     sharing: Mutex<()>,
     pub(super) swept: Mutex<bool>,

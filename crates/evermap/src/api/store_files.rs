@@ -106,11 +106,6 @@ impl StoreFiles {
         crate::address::check_page_size()?;
         let display_name = format!("store {}", directory.display());
         let space = AddressSpace::new(&display_name);
-        let head = crate::object::peek(&*catalog_file)?;
-        let inside = |base| options.window.contains(base, head.arena_length);
-        if !inside(head.arena_base) {
-            debug!(base = head.arena_base, "the store's arena lies outside the window given");
-        }
         let locks = open_lock_file(&*storage, &directory.join(ADDRESSES))?;
         let lease_table = Arc::new(LeaseTable::new(locks));
         let mut catalog = CatalogAccess::open(
@@ -121,24 +116,20 @@ impl StoreFiles {
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
-        if let Err(refused) = space.reserve(head.arena_base, head.arena_length) {
-            // The arena was read unverified. If page 0 is damaged, report that instead.
-            catalog.check_page_0()?;
-            return Err(refused);
+        let superblock = catalog.superblock()?;
+        let arena = (superblock.arena_base, superblock.arena_length);
+        if !options.window.contains(arena.0, arena.1) {
+            debug!(base = arena.0, "the store's arena lies outside the window given");
         }
-        let (uuid, sequence) = catalog.read(|_, reader| {
-            let superblock = reader.superblock();
-            (superblock.store_uuid, superblock.commit_sequence)
-        })?;
         // Unchanged since its creation. The creator may have been killed before the name was
         // durable, and then later changes would be lost with the store.
-        if sequence == 1 && !named && !mutated(Mutant::NewStoreTrustedUnflushed) {
+        if superblock.commit_sequence == 1 && !named && !mutated(Mutant::NewStoreTrustedUnflushed) {
             flush_name(&*storage, directory)?;
         }
         Ok(StoreFiles {
             directory: directory.to_path_buf(),
-            uuid,
-            arena: (head.arena_base, head.arena_length),
+            uuid: superblock.store_uuid,
+            arena,
             options: options.clone(),
             storage,
             space,
@@ -164,7 +155,7 @@ impl StoreFiles {
     /// Returns the catalog entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
-        self.catalog()?.read(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
+        self.catalog()?.find(name, |found, _| found.ok_or_else(|| self.not_found(name)))
     }
 
     pub(super) fn not_found(&self, name: &str) -> Error {
@@ -253,12 +244,11 @@ impl StoreFiles {
     /// object gets these addresses.
     fn locate(&self, name: &str) -> Result<Located> {
         catalog::check_name(name)?;
-        let located = self.catalog()?.read(|catalog, _| {
-            let Some(found) = catalog.find(name) else { return Ok(None) };
+        self.catalog()?.find(name, |found, _| {
+            let found = found.ok_or_else(|| self.not_found(name))?;
             let leases = self.lease_table.share(&found.leases)?;
-            Ok::<_, Error>(Some(Located { uuid: found.uuid, leases }))
-        })?;
-        located?.ok_or_else(|| self.not_found(name))
+            Ok(Located { uuid: found.uuid, leases })
+        })
     }
 
     fn file_missing(&self, name: &str, uuid: [u8; 16]) -> Error {
@@ -366,8 +356,8 @@ fn has_no_flush(error: &std::io::Error) -> bool {
 /// Opens the file whose byte locks are the address leases. Opens it read-only if this user may not
 /// write it.
 fn open_lock_file(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
-    match storage.open(path, OpenMode::ReadWrite) {
-        Err(Error::NotPermitted { .. }) => storage.open(path, OpenMode::Read),
+    match storage.open_any_type(path, OpenMode::ReadWrite) {
+        Err(Error::NotPermitted { .. }) => storage.open_any_type(path, OpenMode::Read),
         Err(e) if e.is_missing_file() => storage.open(path, OpenMode::OpenOrCreate),
         other => other,
     }

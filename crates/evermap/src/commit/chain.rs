@@ -91,7 +91,7 @@ impl Chain {
         let mut window = Window::default();
         window.load(&*file, 0, OPENING_BYTES)?;
         let start = newest_header(&window, &*file, object_uuid)?;
-        let length = file.length()?;
+        let length = file.length_after_open()?;
         Ok(Chain {
             file,
             start,

@@ -213,8 +213,9 @@ impl Log {
     /// small reads and takes no lock. True means that no commit had been made at the time of the
     /// call. False can be returned without need, for example for a half-written record.
     pub(crate) fn stands_at(file: &dyn File, position: LogPosition, sequence: u64) -> Result<bool> {
-        let mut bytes = [0; HEADERS_BYTES];
-        if file.read_at(&mut bytes, 0)? < HEADERS_BYTES {
+        let mut bytes = [0; MOVED_CHECK_BYTES];
+        let got = file.read_at(&mut bytes, 0)?;
+        if got < HEADERS_BYTES {
             return Ok(false);
         }
         // A reset writes the unused header slot, with a higher generation.
@@ -232,7 +233,11 @@ impl Log {
             return Ok(false);
         }
         let mut head = [0; HEAD_BYTES];
-        file.read_at(&mut head, position.tail)?;
+        if position.tail == LOG_RECORDS_OFFSET && got == MOVED_CHECK_BYTES {
+            head.copy_from_slice(&bytes[LOG_RECORDS_OFFSET as usize..]);
+        } else {
+            file.read_at(&mut head, position.tail)?;
+        }
         Ok(!is_head_of(&head, position.format_version, position.salt, sequence + 1))
     }
 

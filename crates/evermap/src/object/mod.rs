@@ -48,7 +48,8 @@ pub(crate) use reader::{Reader, Writes};
 pub(crate) use ready::{ReadyObject, ReadySnapshot};
 pub(crate) use region_set::{Addresses, RegionPlan, lease_of};
 pub(crate) use superblock::{
-    Loaded, LogSource, checksum as superblock_checksum, hex, peek, read as read_superblock,
+    Loaded, LogSource, check_arena, checksum as superblock_checksum, hex, peek,
+    read as read_superblock,
 };
 pub(crate) use verification::BackgroundVerification;
 pub(crate) use writer::Writer;

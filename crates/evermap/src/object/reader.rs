@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::superblock::{self, Loaded, LogSource};
+use super::superblock::{self, Loaded};
 use super::touched::Touched;
 use super::verification::{BackgroundVerification, damage, verify_now};
 use super::{Environment, ObjectPaths};
@@ -62,13 +62,12 @@ impl Reader {
         // The mappings keep the file open, and with it this lock, in this process and its children.
         file.leave_locks_to_children();
         locks::begin_reading(&*file, &paths.display_name)?;
-        let lock_file = Arc::clone(&file);
-        let _log_lock = locks::hold_log_for_reading(&*lock_file, &paths.display_name)?;
-        let log = LogSource::Path(&*environment.storage, &paths.log_path, OpenMode::Read);
-        match Reader::map(environment, paths, file, log, writes) {
+        let opened = Arc::clone(&file);
+        let loaded = superblock::read_shared(&*file, (&*environment.storage, paths));
+        match loaded.and_then(|loaded| Reader::map(environment, paths, file, loaded, writes)) {
             // The file was replaced or removed in the meantime, and the log may belong to the new
             // file.
-            Err(_) if !lock_file.has_a_name()? => {
+            Err(_) if !opened.has_a_name()? => {
                 let source = std::io::ErrorKind::NotFound.into();
                 Err(Error::from_io(source, "open", &paths.path))
             }
@@ -76,14 +75,15 @@ impl Reader {
         }
     }
 
-    /// Like [`open`](Reader::open), for a file whose content the caller has locked.
+    /// Like [`open`](Reader::open), for a file whose content the caller has locked and whose
+    /// superblock it has read since.
     pub(crate) fn from_locked(
         environment: &Environment,
         paths: &ObjectPaths,
         file: Arc<dyn File>,
-        log: LogSource<'_>,
+        loaded: Loaded,
     ) -> Result<Reader> {
-        let reader = Reader::map(environment, paths, file, log, Writes::Fault)?;
+        let reader = Reader::map(environment, paths, file, loaded, Writes::Fault)?;
         // The caller may release its lock at any time, so a child must not keep the memory.
         for (region, mapping) in reader.regions.iter().zip(&reader.mappings) {
             mapping.leave_out_of_children(region.base, region.length);
@@ -95,10 +95,10 @@ impl Reader {
         environment: &Environment,
         paths: &ObjectPaths,
         file: Arc<dyn File>,
-        log: LogSource<'_>,
+        loaded: Loaded,
         writes: Writes,
     ) -> Result<Reader> {
-        let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &paths.identity)?;
+        let Loaded { superblock, log, overlay } = loaded;
         environment.check_kind(paths, &superblock)?;
         let regions = environment.displacement().records_here(superblock.regions());
         let read_only = writes == Writes::Fault;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bytemuck::{Zeroable, bytes_of};
 
-use super::Identity;
+use super::{Identity, ObjectPaths};
 use crate::checksum::crc32c;
-use crate::commit::{Log, Overlay};
+use crate::commit::{Log, Overlay, locks};
 use crate::error::{Error, Result};
 use crate::format::{
     BLOCK_BYTES_MIN, CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FEATURE_TEXT_IN_PLACE,
@@ -32,12 +32,30 @@ pub(crate) struct Loaded {
     pub(crate) overlay: Overlay,
 }
 
-/// Source of the log, if the object needs it.
+/// Source of the log, if the object needs it. The caller keeps the log from being reset.
 pub(crate) enum LogSource<'a> {
     /// Path of the log, and the mode to open it with.
     Path(&'a dyn Storage, &'a Path, OpenMode),
     /// The open file.
     File(&'a Arc<dyn File>),
+}
+
+/// Like [`read`] for a reader, which holds the content lock only. Locks the log while it reads it.
+pub(crate) fn read_shared(
+    file: &dyn File,
+    (storage, paths): (&dyn Storage, &ObjectPaths),
+) -> Result<Loaded> {
+    let expected = &paths.identity;
+    // Most objects are read while nobody writes them. Page 0 then says that the log does not
+    // matter. Take the lock only if it says otherwise, or if its writer is just changing it.
+    if let Ok(page) = read_page(file)
+        && page.needs_log() == Some(false)
+        && let Ok(superblock) = checked(file, page, expected)
+    {
+        return Ok(Loaded { superblock, log: None, overlay: Overlay::default() });
+    }
+    let _log_lock = locks::hold_log_for_reading(file, &paths.display_name)?;
+    read(file, LogSource::Path(storage, &paths.log_path, OpenMode::Read), expected)
 }
 
 /// Reads and checks page 0, with the log's commits applied to it.
@@ -61,9 +79,21 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
         overlay.patch(0, bytemuck::cast_mut(&mut *raw));
         log = Some(opened);
     }
-    let superblock = raw;
-    check(file.path(), &superblock, file.length()?, expected)?;
-    Ok(Loaded { superblock, log, overlay })
+    Ok(Loaded { superblock: checked(file, raw, expected)?, log, overlay })
+}
+
+fn checked(
+    file: &dyn File,
+    superblock: Box<Superblock>,
+    expected: &Identity,
+) -> Result<Box<Superblock>> {
+    // The file may have grown since it was opened.
+    let length = match file.length_after_open()? {
+        enough if enough >= superblock.file_length => enough,
+        _ => file.length()?,
+    };
+    check(file.path(), &superblock, length, expected)?;
+    Ok(superblock)
 }
 
 /// Returns true if the object needs its log. This code is read before the checksum is checked and
@@ -138,7 +168,7 @@ fn read_page(file: &dyn File) -> Result<Box<Superblock>> {
 
 /// Checks that the arena is a plausible range, because it is reserved before the checksum can be
 /// checked.
-fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
+pub(crate) fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
     let (base, length) = (s.arena_base, s.arena_length);
     let aligned = base.is_multiple_of(PAGE_BYTES) && length.is_multiple_of(PAGE_BYTES);
     let end = base.checked_add(length);

@@ -12,6 +12,8 @@ use crate::commit::{BadPage, Overlay, judge_mapped};
 use crate::format::{PAGE_BYTES, RegionRecord};
 
 const PAGES_PER_WORD: u64 = 64;
+/// Ranges up to this size use the checksum code for few pages.
+const FEW_BYTES_MAX: u64 = 16 * PAGE_BYTES;
 
 /// The pages of a mapping that were found correct.
 #[derive(Debug, Default)]
@@ -44,6 +46,9 @@ impl Touched {
         if region.checksums == 0 {
             return Ok(false);
         }
+        // Opening a store compares a few small ranges.
+        let entry =
+            if length <= FEW_BYTES_MAX { checksums::entry_of_few } else { checksums::entry_of };
         let right = self.right.get_or_init(|| bits_for(regions));
         let number_of = |at: u64| (region.file_offset + (at - region.base)) / PAGE_BYTES;
         let mut tables = None;
@@ -59,8 +64,7 @@ impl Touched {
             }
             let tables = tables.get_or_insert_with(|| Tables::of(regions));
             // SAFETY: the page lies in the region; the rest is the caller's promise.
-            let judged =
-                unsafe { judge_mapped(region, tables, overlay, number, checksums::entry_of) }?;
+            let judged = unsafe { judge_mapped(region, tables, overlay, number, entry) }?;
             if !judged {
                 return Ok(false);
             }

@@ -318,6 +318,10 @@ impl File for DaxFile {
         self.plain.has_a_name()
     }
 
+    fn length_after_open(&self) -> Result<u64> {
+        self.plain.length_after_open()
+    }
+
     fn identity(&self) -> Result<FileIdentity> {
         self.plain.identity()
     }
@@ -479,8 +483,7 @@ mod tests {
         let path = directory.path().join("g");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
         let descriptor = rustix::fs::open(&path, flags, 0o600.into()).unwrap();
-        let file =
-            DaxFile::new(DiskFile::new(descriptor, &path, FileIdentity { device: 0, inode: 0 }));
+        let file = DaxFile::new(DiskFile::new(descriptor, &path, None));
         file.write_at(&[7; 5000], 100).unwrap();
         let window = file.window();
         assert!(!window.refused && window.length >= WINDOW_BYTES_MIN);
@@ -503,8 +506,7 @@ mod tests {
         let path = directory.path().join("f");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
         let descriptor = rustix::fs::open(&path, flags, 0o600.into()).unwrap();
-        let file =
-            DaxFile::new(DiskFile::new(descriptor, &path, FileIdentity { device: 0, inode: 0 }));
+        let file = DaxFile::new(DiskFile::new(descriptor, &path, None));
         let model = scribble(&file);
         assert!(contents(&file) == model);
     }

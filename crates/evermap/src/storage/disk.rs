@@ -40,8 +40,8 @@ impl Disk {
     }
 }
 
-impl Storage for Disk {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+impl Disk {
+    fn open_descriptor(&self, path: &Path, mode: OpenMode) -> Result<OwnedFd> {
         refuse_change(path)?;
         trace!(path = %path.display(), ?mode, "open");
         let flags = match mode {
@@ -50,26 +50,43 @@ impl Storage for Disk {
             OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
             OpenMode::OpenOrCreate => OFlags::RDWR | OFlags::CREATE,
         };
-        let doing = if mode == OpenMode::CreateNew { "create" } else { "open" };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let foreign =
-            |found: &str| Error::Foreign { path: path.to_path_buf(), found: found.to_string() };
         let (at, name) = self.at(path);
         let opened = fs::openat(at, name, flags, Mode::RUSR | Mode::WUSR);
-        let descriptor = opened.map_err(|e| match e {
-            Errno::LOOP => foreign("a symbolic link, which is not followed"),
-            Errno::ISDIR => foreign("a directory"),
-            _ => Error::from_io(e.into(), doing, path),
-        })?;
-        let found = Opened::of(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
+        opened.map_err(|e| match e {
+            Errno::LOOP => foreign(path, "a symbolic link, which is not followed"),
+            Errno::ISDIR => foreign(path, "a directory"),
+            _ => Error::from_io(e.into(), doing(mode), path),
+        })
+    }
+}
+
+fn doing(mode: OpenMode) -> &'static str {
+    if mode == OpenMode::CreateNew { "create" } else { "open" }
+}
+
+fn foreign(path: &Path, found: &str) -> Error {
+    Error::Foreign { path: path.to_path_buf(), found: found.to_string() }
+}
+
+impl Storage for Disk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let descriptor = self.open_descriptor(path, mode)?;
+        let found =
+            Opened::of(&descriptor).map_err(|e| Error::from_io(e.into(), doing(mode), path))?;
         if !found.kind.is_file() {
-            return Err(foreign("not a regular file"));
+            return Err(foreign(path, "not a regular file"));
         }
         if mode == OpenMode::CreateNew {
             write_in_place(&descriptor);
         }
-        let file = DiskFile::new(descriptor, path, found.identity);
+        let file = DiskFile::new(descriptor, path, Some((found.identity, found.length)));
         Ok(if found.is_direct { Arc::new(DaxFile::new(file)) } else { Arc::new(file) })
+    }
+
+    fn open_any_type(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let descriptor = self.open_descriptor(path, mode)?;
+        Ok(Arc::new(DiskFile::new(descriptor, path, None)))
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
@@ -217,11 +234,13 @@ struct Opened {
     /// The pages are storage themselves (DAX).
     is_direct: bool,
     identity: FileIdentity,
+    length: u64,
 }
 
 impl Opened {
     fn of(descriptor: &OwnedFd) -> rustix::io::Result<Opened> {
-        match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::INO) {
+        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
+        match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, wanted) {
             Ok(found) => Ok(Opened {
                 kind: fs::FileType::from_raw_mode(found.stx_mode.into()),
                 is_direct: found.stx_attributes.contains(StatxAttributes::DAX),
@@ -229,6 +248,7 @@ impl Opened {
                     device: fs::makedev(found.stx_dev_major, found.stx_dev_minor),
                     inode: found.stx_ino,
                 },
+                length: found.stx_size,
             }),
             // Some sandboxes forbid it as if the kernel had no such call.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
@@ -237,6 +257,7 @@ impl Opened {
                     kind: fs::FileType::from_raw_mode(found.st_mode),
                     is_direct: false,
                     identity: FileIdentity { device: found.st_dev, inode: found.st_ino },
+                    length: found.st_size as u64,
                 })
             }
             Err(e) => Err(e),

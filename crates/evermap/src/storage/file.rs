@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{self, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -27,9 +28,14 @@ use crate::format::PAGE_BYTES;
 pub(super) struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
-    identity: FileIdentity,
+    /// `None` if nothing needed it yet.
+    identity: Option<FileIdentity>,
+    /// [`UNKNOWN`] once it was used, because the length may change.
+    length_at_open: AtomicU64,
     locks: Locks,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 impl Drop for DiskFile {
     fn drop(&mut self) {
@@ -56,9 +62,20 @@ pub(super) fn refuse_change(path: &Path) -> Result<()> {
 }
 
 impl DiskFile {
-    pub(super) fn new(descriptor: OwnedFd, path: &Path, identity: FileIdentity) -> DiskFile {
+    /// `found` is what opening it found out: its identity and length.
+    pub(super) fn new(
+        descriptor: OwnedFd,
+        path: &Path,
+        found: Option<(FileIdentity, u64)>,
+    ) -> DiskFile {
         at_fork::watch();
-        DiskFile { descriptor, path: path.to_path_buf(), identity, locks: Locks::default() }
+        DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+            identity: found.map(|(identity, _)| identity),
+            length_at_open: AtomicU64::new(found.map_or(UNKNOWN, |(_, length)| length)),
+            locks: Locks::default(),
+        }
     }
 
     /// Returns the same open file under another path. This value releases no locks from now on.
@@ -66,7 +83,9 @@ impl DiskFile {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
             .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
         let locks = self.locks.moved_to(&self.descriptor, &descriptor);
-        Ok(DiskFile { descriptor, path: path.to_path_buf(), identity: self.identity, locks })
+        let mut moved = DiskFile::new(descriptor, path, None);
+        (moved.identity, moved.locks) = (self.identity, locks);
+        Ok(moved)
     }
 
     /// Opens the same file again, as an independent open file.
@@ -236,6 +255,13 @@ impl File for DiskFile {
         Ok(stat.st_size as u64)
     }
 
+    fn length_after_open(&self) -> Result<u64> {
+        match self.length_at_open.swap(UNKNOWN, Ordering::Relaxed) {
+            UNKNOWN => self.length(),
+            length => Ok(length),
+        }
+    }
+
     fn sync_data(&self) -> Result<()> {
         trace!(path = %self.path.display(), "sync");
         fs::fdatasync(&self.descriptor).map_err(|e| self.error(e, "sync"))
@@ -280,7 +306,7 @@ impl File for DiskFile {
 
     fn again(&self) -> Result<Arc<dyn File>> {
         let descriptor = self.reopened(OFlags::RDONLY)?;
-        Ok(Arc::new(DiskFile::new(descriptor, &self.path, self.identity)))
+        Ok(Arc::new(DiskFile::new(descriptor, &self.path, None)))
     }
 
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>> {
@@ -309,7 +335,11 @@ impl File for DiskFile {
     }
 
     fn identity(&self) -> Result<FileIdentity> {
-        Ok(self.identity)
+        if let Some(identity) = self.identity {
+            return Ok(identity);
+        }
+        let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
+        Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
     fn state(&self) -> Result<FileState> {

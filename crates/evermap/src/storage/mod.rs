@@ -71,6 +71,11 @@ pub(crate) struct FileState {
 pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     /// Opens a file. Never follows a symbolic link. New files are readable by their owner only.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+    /// Like [`open`](Storage::open) for an existing file that is only locked, or only read by
+    /// `read_at`. Saves a system call by not checking the file's type.
+    fn open_any_type(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.open(path, mode)
+    }
     /// Creates a directory for the owner only. An existing directory is an error.
     fn create_directory(&self, path: &Path) -> Result<()>;
     /// Creates a directory and its missing parents, with the usual permissions.
@@ -148,6 +153,11 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn set_length(&self, length: u64) -> Result<()>;
     /// Length of the file.
     fn length(&self) -> Result<u64>;
+    /// Length of the file, without a system call the first time after it was opened. For checks
+    /// right after opening.
+    fn length_after_open(&self) -> Result<u64> {
+        self.length()
+    }
     /// Bytes that the file occupies on the disk.
     fn disk_bytes(&self) -> Result<u64>;
     /// Makes the file's bytes durable, including stores through mappings.

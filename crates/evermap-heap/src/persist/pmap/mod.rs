@@ -30,6 +30,7 @@ mod edit;
 pub mod iter;
 
 use std::borrow::Borrow;
+use std::convert::Infallible;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
@@ -120,6 +121,17 @@ fn tag(bits: u32, hash: u64) -> u32 {
 unsafe impl<K: Send, V: Send> Send for PMap<K, V> {}
 // SAFETY: a map owns its entries, like `HashMap`.
 unsafe impl<K: Sync, V: Sync> Sync for PMap<K, V> {}
+
+/// Next read of a look-up, see [`PMap::get_after`].
+#[doc(hidden)]
+pub enum Reads<'a, K> {
+    /// A cell of the index.
+    Cell(*const u32),
+    /// An entry: address and bytes.
+    Entry(*const u8, usize),
+    /// What this key refers to; the key itself has been read.
+    Key(&'a K),
+}
 
 /// Position at which a key was found.
 pub(super) struct Found {
@@ -281,8 +293,42 @@ impl<K, V> PMap<K, V> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
+        let found = self.find_after(hash, key, |_| Ok::<(), Infallible>(()));
+        found.unwrap_or_else(|never| match never {})
+    }
+
+    /// Like [`get`](PMap::get), and calls `check` before each read outside of the map itself, so
+    /// that a reader can verify pages when it first needs them.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    #[doc(hidden)]
+    pub fn get_after<Q, E>(
+        &self,
+        key: &Q,
+        check: impl FnMut(Reads<'_, K>) -> Result<(), E>,
+    ) -> Result<Option<&V>, E>
+    where
+        K: Borrow<Q>,
+        Q: PersistHash + Eq + ?Sized,
+    {
+        let found = self.find_after(self.hash_of(key), key, check)?;
+        Ok(found.and_then(|found| self.entry_slice()[found.position].pair()).map(|(_, v)| v))
+    }
+
+    #[inline]
+    fn find_after<Q, E>(
+        &self,
+        hash: u64,
+        key: &Q,
+        mut check: impl FnMut(Reads<'_, K>) -> Result<(), E>,
+    ) -> Result<Option<Found>, E>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
         if self.live == 0 {
-            return None;
+            return Ok(None);
         }
         let cells = self.cell_slice();
         let entries = self.entry_slice();
@@ -291,17 +337,22 @@ impl<K, V> PMap<K, V> {
         let mut place = hash as usize & mask;
         // Terminates at an empty cell: the invariant at the top of the file.
         loop {
+            check(Reads::Cell(&raw const cells[place]))?;
             let stored = cells[place];
             if stored == EMPTY {
-                return None;
+                return Ok(None);
             }
             let (tag_there, position) = (!stored & !(mask as u32), !stored as usize & mask);
             if stored != REMOVED && tag_there == tag {
                 let entry = &entries[position];
+                check(Reads::Entry((&raw const *entry).cast(), size_of::<Entry<K, V>>()))?;
                 if entry.hash == hash
-                    && entry.pair().is_some_and(|(there, _)| there.borrow() == key)
+                    && let Some((there, _)) = entry.pair()
                 {
-                    return Some(Found { cell: place, position });
+                    check(Reads::Key(there))?;
+                    if there.borrow() == key {
+                        return Ok(Some(Found { cell: place, position }));
+                    }
                 }
             }
             place = (place + 1) & mask;

@@ -10,9 +10,9 @@
 //! The grammar is in `docs/persist.md`.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use crate::persist::{POINTER_BYTES, Persist};
 
@@ -96,17 +96,16 @@ struct KnownType {
 }
 
 fn known_type<T: Persist>() -> KnownType {
-    static KNOWN: OnceLock<RwLock<HashMap<TypeId, KnownType>>> = OnceLock::new();
-    let known = KNOWN.get_or_init(RwLock::default);
+    static KNOWN: RwLock<BTreeMap<TypeId, KnownType>> = RwLock::new(BTreeMap::new());
     let key = TypeId::of::<T>();
     // A poisoned lock is fine: entries are inserted whole.
-    if let Some(found) = known.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    if let Some(found) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return *found;
     }
     let text = Description::of::<T>();
     let mut id = TypeId128([0; 16]);
     id.0.copy_from_slice(&xxhash_rust::xxh3::xxh3_128(text.as_bytes()).to_be_bytes());
-    *known
+    *KNOWN
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .entry(key)
@@ -123,7 +122,7 @@ fn known_type<T: Persist>() -> KnownType {
 pub struct Description {
     text: String,
     /// Name of each struct found so far, in this text.
-    names: HashMap<TypeId, String>,
+    names: BTreeMap<TypeId, String>,
     /// Structs in the order in which they were found. Those before `defined` have been written.
     queue: Vec<Pending>,
     /// The text is too long. Nothing more is added, so that describing terminates.

@@ -14,13 +14,13 @@ use tracing::warn;
 
 use crate::address::AddressSpace;
 use crate::api::addresses::leases::LeaseTable;
-use crate::catalog::{self, Arena, Catalog, Lease};
+use crate::catalog::{self, Arena, Catalog, Found, Lease};
 use crate::commit::{Log, LogPolicy, LogPosition, WriteOptions};
 use crate::error::{Error, Result};
-use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
+use crate::format::{KIND_CATALOG, RegionRecord, Superblock};
 use crate::object::{
     Addresses, CONTENT_BYTE, Environment, Identity, LogSource, ObjectPaths, Reader, Writer,
-    lease_of, lock_byte, read_superblock,
+    check_arena, lease_of, lock_byte, read_superblock,
 };
 use crate::persist::{Mut, type_description};
 use crate::storage::{File, LockKind, OpenMode, Storage};
@@ -41,9 +41,9 @@ pub(in crate::api) struct CatalogAccess {
     timeout: Duration,
     own_addresses: Arc<CatalogAddresses>,
     lease_table: Arc<LeaseTable>,
-    /// Last commit whose pages this process verified, and the log position after it. Pages are
-    /// verified again only after a commit of another process or a failed one. This process's own
-    /// commit, made on top of a verified one, counts as verified.
+    /// Last commit of which this process verified every page, and the log position after it. A
+    /// commit that it made itself on top of a verified one counts as verified. While no other
+    /// commit follows, no page has changed, so none is verified again.
     verified: Option<(u64, LogPosition)>,
     /// True if this process has replayed the log. Cleared when a commit is not applied, or when a
     /// commit or checkpoint fails.
@@ -161,28 +161,49 @@ impl CatalogAccess {
         CatalogWatch { log_file: Arc::clone(&self.log_file) }
     }
 
-    /// Checks page 0 as of the last commit, without mapping anything.
+    /// Calls `read` with the catalog as of its last commit, after comparing all of its pages with
+    /// their checksums, once for each commit.
     ///
-    /// # Errors
-    /// `Damaged`, and other errors of opening a catalog.
-    pub(in crate::api) fn check_page_0(&self) -> Result<()> {
-        lock_byte(
-            &*self.file,
-            LockKind::Shared,
-            CONTENT_BYTE,
-            self.timeout,
-            &self.paths.display_name,
-        )?;
-        let _lock = ContentLock(&*self.file);
-        read_superblock(&*self.file, LogSource::File(&self.log_file), &IDENTITY).map(drop)
-    }
-
-    /// Calls `read` with the catalog as of its last commit.
-    ///
-    /// Costs two system calls for the lock and three small reads if nothing changed.
+    /// Costs two system calls for the lock and a small read if nothing changed.
     pub(in crate::api) fn read<R>(
         &mut self,
         read: impl FnOnce(&Catalog, &Reader) -> R,
+    ) -> Result<R> {
+        self.with_reader(|reader, verified| {
+            let seen = (reader.superblock().commit_sequence, reader.log_position());
+            if *verified != Some(seen) {
+                reader.verify_mapped()?;
+                *verified = Some(seen);
+            }
+            Ok(read(root(reader), reader))
+        })
+    }
+
+    /// Calls `read` with the entry of a name as of the catalog's last commit. Compares only the
+    /// pages that this reads with their checksums, so the cost does not depend on the number of
+    /// objects.
+    pub(in crate::api) fn find<R>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(Option<Found>, &Reader) -> Result<R>,
+    ) -> Result<R> {
+        self.with_reader(|reader, _| {
+            verify_root(reader)?;
+            let found = root(reader)
+                .find_verified(name, |address, bytes| verify(reader, address, bytes))?;
+            read(found, reader)
+        })
+    }
+
+    /// Returns the superblock of the catalog's last commit.
+    pub(in crate::api) fn superblock(&mut self) -> Result<Box<Superblock>> {
+        self.with_reader(|reader, _| Ok(Box::new(*reader.superblock())))
+    }
+
+    /// Maps the last commit, if the mapped one is older, and calls `read` while it is locked.
+    fn with_reader<R>(
+        &mut self,
+        read: impl FnOnce(&Reader, &mut Option<(u64, LogPosition)>) -> Result<R>,
     ) -> Result<R> {
         let file = Arc::clone(&self.file);
         let timeout = self.timeout;
@@ -193,31 +214,29 @@ impl CatalogAccess {
         }
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => {
-                let file = Arc::clone(&self.file);
-                let log = LogSource::File(&self.log_file);
-                let reader = Reader::from_locked(&self.environment, &self.paths, file, log)?;
-                let seen = (reader.superblock().commit_sequence, reader.log_position());
-                // The look-up follows pointers in the catalog, so damaged pages must be found
-                // first. This does not depend on the option `Verify`, because the catalog is small
-                // (some 20 us for a few objects).
-                if self.verified != Some(seen) {
-                    reader.verify_mapped()?;
-                    check_type(&reader, &self.paths)?;
-                    self.verified = Some(seen);
-                }
-                reader
-            }
+            None => self.map()?,
         };
-        // SAFETY: the type id was checked, so the root is a `Catalog`; the mapping lives in
-        // `reader` and its pages do not change while the content lock is held.
-        let catalog = unsafe { &*(reader.superblock().root_address as *const Catalog) };
-        for arena in catalog.arenas.iter() {
+        let result = read(&reader, &mut self.verified);
+        self.reader = Some(reader);
+        result
+    }
+
+    /// Maps the last commit and reserves the store's arenas. The caller holds the content lock.
+    fn map(&self) -> Result<Reader> {
+        let file = Arc::clone(&self.file);
+        let loaded = read_superblock(&*file, LogSource::File(&self.log_file), &IDENTITY)?;
+        let first = &loaded.superblock;
+        check_arena(file.path(), first)?;
+        self.environment.space.reserve(first.arena_base, first.arena_length)?;
+        let reader = Reader::from_locked(&self.environment, &self.paths, file, loaded)?;
+        check_type(&reader, &self.paths)?;
+        verify_root(&reader)?;
+        let arenas = root(&reader).arenas.as_slice();
+        verify(&reader, arenas.as_ptr().addr() as u64, size_of_val(arenas))?;
+        for arena in arenas {
             self.environment.space.reserve(arena.base, arena.length)?;
         }
-        let result = read(catalog, &reader);
-        self.reader = Some(reader);
-        Ok(result)
+        Ok(reader)
     }
 
     /// Changes the catalog in one durable commit. Changes nothing if `change` fails.
@@ -292,18 +311,43 @@ impl CatalogAccess {
         let Some(reader) = &self.reader else {
             return Ok(false);
         };
-        let superblock = reader.superblock();
-        let mut stored = [0; 8];
-        self.file.read_at(&mut stored, COMMIT_SEQUENCE_OFFSET)?;
-        let sequence = superblock.commit_sequence;
-        Ok(u64::from_le_bytes(stored) <= sequence
-            && !Log::moved_since(
-                &*self.log_file,
-                superblock.object_uuid,
-                reader.log_position(),
-                sequence,
-            )?)
+        let sequence = reader.superblock().commit_sequence;
+        Log::stands_at(&*self.log_file, reader.log_position(), sequence)
     }
+}
+
+/// Returns the root. Its pages must have been verified before a field is read.
+fn root(reader: &Reader) -> &Catalog {
+    // SAFETY: the type id was checked when `reader` was mapped, so the root is a `Catalog`, whose
+    // place the superblock's check found to be inside a region. The mapping lives in `reader`, and
+    // its pages do not change while the content lock is held.
+    unsafe { &*(reader.superblock().root_address as *const Catalog) }
+}
+
+fn verify_root(reader: &Reader) -> Result<()> {
+    verify(reader, reader.superblock().root_address, size_of::<Catalog>())
+}
+
+/// Compares the pages of a range that is about to be read with their checksums, whatever `Verify`
+/// says: a look-up follows pointers. A catalog of an early build has no checksums.
+fn verify(reader: &Reader, address: u64, bytes: usize) -> Result<()> {
+    let bytes = bytes as u64;
+    if reader.verify_range(address, bytes)? {
+        return Ok(());
+    }
+    let holds = |region: &RegionRecord| {
+        address >= region.base
+            && address.checked_add(bytes).is_some_and(|end| end <= region.base + region.length)
+    };
+    if reader.regions().iter().any(holds) {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        path: reader.file().path().to_path_buf(),
+        what: "a pointer",
+        found: format!("{address:#x} and {bytes} bytes"),
+        expected: "an address inside the catalog".to_string(),
+    })
 }
 
 fn root_of(writer: &Writer) -> Result<NonNull<Catalog>> {

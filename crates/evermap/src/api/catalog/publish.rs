@@ -245,7 +245,7 @@ impl StoreInner {
     /// Fails early if a new object's name is invalid or taken.
     pub(in crate::api) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
-        let taken = self.catalog()?.read(|catalog, _| catalog.find(name).is_some())?;
+        let taken = self.catalog()?.find(name, |found, _| Ok(found.is_some()))?;
         if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
     }
 }

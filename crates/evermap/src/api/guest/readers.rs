@@ -210,9 +210,9 @@ impl GuestReaders {
 
 /// Returns the id that a name leads to, with the version of the catalog.
 fn look_up(inner: &StoreInner, name: &str) -> Result<Option<([u8; 16], CatalogVersion)>> {
-    inner.catalog()?.read(|catalog, reader| {
-        catalog.find(name).map(|found| (found.uuid, CatalogVersion::of(reader)))
-    })
+    inner
+        .catalog()?
+        .find(name, |found, reader| Ok(found.map(|found| (found.uuid, CatalogVersion::of(reader)))))
 }
 
 impl std::fmt::Debug for GuestReaders {
