@@ -124,7 +124,9 @@ fn opening(bench: &mut Bench) -> Outcome {
     drop(take_evermap(bench)?);
     let _awake = Awake::new()?;
     opening::report(&store(bench)?, bench.own.scale, &mut bench.goals)?;
-    remove_evermap(bench)
+    remove_evermap(bench)?;
+    let folder = bench.temporary("numbers")?;
+    opening::report_numbers(folder.path(), bench.own.scale, &mut bench.goals)
 }
 
 fn building(bench: &mut Bench) -> Outcome {

@@ -5,6 +5,8 @@
 //! length, maps it, and reads a byte of its first page. The first time in a process includes
 //! functions and page tables that are touched for the first time; so repeated openings in the same
 //! process are measured, too.
+//!
+//! The same in stores with few and with many objects: the cost must not depend on their number.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -28,6 +30,10 @@ use harness::{Outcome, children};
 const ROUNDS: usize = 31;
 const REPEATS: &str = "30";
 const COMMITS: usize = 1000;
+/// Objects in the stores to compare.
+const OBJECTS: [usize; 3] = [3, 3_000, 100_000];
+/// Objects that are created by one commit of the catalog.
+const BATCH: usize = 2000;
 
 pub fn report(path: &Path, scale: Scale, goals: &mut Goals) -> Outcome {
     println!("\n### Opening for reading\n");
@@ -60,6 +66,52 @@ pub fn report(path: &Path, scale: Scale, goals: &mut Goals) -> Outcome {
                 floor.clone(),
             );
         }
+    }
+    Ok(())
+}
+
+/// Compares stores of different numbers of objects. Their processes take turns.
+pub fn report_numbers(folder: &Path, scale: Scale, goals: &mut Goals) -> Outcome {
+    println!("\n### Opening a store and one of its objects, by the number of objects\n");
+    let numbers = OBJECTS.map(|number| (number / scale.divisor).max(3));
+    let stores = numbers.map(|number| folder.join(number.to_string()));
+    for (path, number) in stores.iter().zip(numbers) {
+        create_objects(path, number)?;
+    }
+    let mut times: [(Samples, Samples); OBJECTS.len()] = Default::default();
+    for _ in 0..scale.rounds(ROUNDS) {
+        for (path, (store, whole)) in stores.iter().zip(&mut times) {
+            let child = children::run(&["read", text(path)?, "1"])?;
+            let store_us = child.figure("store_us")?;
+            store.push(store_us);
+            whole.push(store_us + child.figure("object_us")?);
+        }
+    }
+    head(&["objects", "store, us", "store, object and root, us", "of the first line"]);
+    for (number, (store, whole)) in numbers.iter().zip(&times) {
+        let ratio = whole.ratios(&times[0].1).to_string();
+        row(&[number.to_string(), store.to_string(), whole.to_string(), ratio]);
+    }
+    let ratio = times[OBJECTS.len() - 1].1.ratios(&times[0].1);
+    goals.at_most(
+        &format!("open in a store of {} objects", numbers[OBJECTS.len() - 1]),
+        (1.2, ""),
+        (ratio.median(), format!("{ratio} x")),
+        format!("a store of {} objects", numbers[0]),
+    );
+    Ok(())
+}
+
+fn create_objects(path: &Path, number: usize) -> Outcome {
+    let store = Store::create_new(path)?;
+    store.create::<Words, _>(NAME, [7])?;
+    let others: Vec<usize> = (1..number).collect();
+    for batch in others.chunks(BATCH) {
+        let mut objects = store.batch()?;
+        for other in batch {
+            objects.create::<u64, _>(&format!("object-{other}"), *other as u64)?;
+        }
+        objects.commit()?;
     }
     Ok(())
 }
