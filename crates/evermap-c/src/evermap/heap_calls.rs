@@ -7,18 +7,40 @@ use evermap_core::HeapError;
 
 use crate::abi::failure::{self, Result};
 use crate::abi::types::{em_object, em_status};
-use crate::runtime::handles::share;
+use crate::runtime::handles::{on_heap_quickly, share};
 
 /// Alignment that `malloc` guarantees on the platforms that Evermap supports.
 pub const ALIGNMENT: usize = 16;
 
-#[inline]
+/// Allocates from the calling thread's own blocks, if it has one of the size.
+#[inline(always)]
+fn allocate_quickly(object: *mut em_object, size: usize) -> Option<*mut c_void> {
+    let block = on_heap_quickly(object, |heap| heap.allocate_quickly(size, ALIGNMENT))?;
+    Some(block.as_ptr().cast())
+}
+
+/// Frees a block of the calling thread's own slabs. Returns false if another call must free it.
+#[inline(always)]
+fn free_quickly(object: *mut em_object, pointer: *mut c_void) -> bool {
+    let Some(block) = NonNull::new(pointer.cast::<u8>()) else { return false };
+    // SAFETY: the caller gives up its block; a pointer that is not a block is refused here.
+    on_heap_quickly(object, |heap| unsafe { heap.free_quickly(block) }.then_some(())).is_some()
+}
+
 pub fn allocate(object: *mut em_object, size: usize) -> Result<*mut c_void> {
     share(object)?.on_heap(|heap| Ok(heap.allocate(size, ALIGNMENT)?.as_ptr().cast()))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_malloc(object: *mut em_object, size: usize) -> *mut c_void {
+    match allocate_quickly(object, size) {
+        Some(block) => block,
+        None => allocate_slowly(object, size),
+    }
+}
+
+#[inline(never)]
+extern "C" fn allocate_slowly(object: *mut em_object, size: usize) -> *mut c_void {
     failure::value(null_mut(), || allocate(object, size))
 }
 
@@ -61,7 +83,6 @@ pub unsafe extern "C" fn em_realloc(
     })
 }
 
-#[inline]
 pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
     match NonNull::new(pointer.cast::<u8>()) {
         // SAFETY: the caller gives up its block; a pointer that is not a block is refused here.
@@ -72,6 +93,13 @@ pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_free(object: *mut em_object, pointer: *mut c_void) {
+    if !free_quickly(object, pointer) {
+        free_slowly(object, pointer);
+    }
+}
+
+#[inline(never)]
+extern "C" fn free_slowly(object: *mut em_object, pointer: *mut c_void) {
     if let Err(failure) = failure::attempt(|| free(object, pointer)) {
         failure::abort(&format!("em_free of {pointer:p}"), &failure);
     }

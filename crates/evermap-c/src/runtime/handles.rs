@@ -19,6 +19,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use evermap_core::Heap;
+
 use crate::abi::failure::{Failure, Result};
 use crate::abi::status;
 use crate::abi::types::em_object;
@@ -255,6 +257,24 @@ pub fn share_number(handle: u64) -> Result<Shared> {
         Some(object) => Ok(Shared { object: &raw const **object, _guard: guard }),
         None => Err(closed(handle)),
     }
+}
+
+/// Calls `act` with the heap of a handle, if nothing is in the way: the thread has a reader slot,
+/// and the object is available and open for stores without protection. Makes no call itself, so
+/// that a function that begins with it needs no stack frame for the frequent case.
+#[inline(always)]
+pub fn on_heap_quickly<T>(
+    handle: *const em_object,
+    act: impl FnOnce(&Heap) -> Option<T>,
+) -> Option<T> {
+    let handle = handle as u64;
+    let _guard = SlotGuard::quickly(handle)?;
+    let slot = slot_of(handle);
+    if slot.word.load(Ordering::Acquire) != handle || handle == 0 {
+        return None;
+    }
+    // SAFETY: the use is registered and the object is available, so no thread writes the slot.
+    act(unsafe { &*slot.object.get() }.as_ref()?.unprotected_heap()?)
 }
 
 /// An object in exclusive use by one thread.

@@ -171,9 +171,15 @@ impl Object {
     /// # Errors
     /// `READ_ONLY`.
     pub fn heap(&self) -> Result<&Heap> {
+        self.unprotected_heap().ok_or_else(|| Failure::read_only(&self.name))
+    }
+
+    /// Returns the heap of an object that was opened for stores without protection.
+    #[inline(always)]
+    pub fn unprotected_heap(&self) -> Option<&Heap> {
         match &self.access {
-            Access::Writing(session) => Ok(session.heap()),
-            _ => Err(Failure::read_only(&self.name)),
+            Access::Writing(session) => Some(session.heap()),
+            _ => None,
         }
     }
 

@@ -16,7 +16,7 @@ use super::directory::Directory;
 use super::holes::is_free;
 use super::region::Region;
 use super::remote_free::{REMOTELY_FREED, begin_collecting};
-use super::slab::{Plain, Slab, UNTOUCHED, WORDS};
+use super::slab::{Plain, Slab, UNTOUCHED};
 use super::thread::{AfterFree, ThreadHeap};
 use crate::error::{HeapError, Result};
 use crate::format::{
@@ -126,15 +126,10 @@ impl Central {
         record.set_blocks(blocks_per_slab(class));
         record.set_used(0);
         record.set_carved(0);
+        // Already zero unless the metadata is damaged: a slab is returned empty.
+        record.clear_bitmap();
         let slab = directory.find_or_make(self.regions[region].chunk_address(chunk));
         self.describe(slab, (region, chunk), class);
-        for at in 0..WORDS as u32 {
-            // Already zero unless the metadata is damaged: a slab is returned empty.
-            if slab.word(at).get() != 0 {
-                slab.word(at).set(0);
-            }
-        }
-        slab.set_used(0);
         self.regions[region].set_map(chunk, 1, slab_state(class, 0));
         self.adopt(slab, me);
         Ok(slab)
@@ -219,8 +214,10 @@ impl Central {
 
     /// Returns the chunk of an empty slab that its owner has released.
     pub(super) fn return_slab(&mut self, slab: &Slab) {
+        let (region, chunk) = (slab.region.get() as usize, slab.chunk.get() as usize);
+        self.regions[region].record(chunk).clear_bitmap();
         slab.forget();
-        self.return_chunks(slab.region.get() as usize, slab.chunk.get() as usize, 1);
+        self.return_chunks(region, chunk, 1);
     }
 
     pub(super) fn return_chunks(&mut self, region: usize, chunk: usize, chunks: usize) {
@@ -307,7 +304,7 @@ impl Central {
     }
 
     /// Finds the allocated block that begins at an address.
-    pub(super) fn find(&self, address: u64) -> Result<Block> {
+    pub(super) fn find(&self, directory: &Directory, address: u64) -> Result<Block> {
         let Some((region, chunk)) = self
             .regions
             .iter()
@@ -335,21 +332,22 @@ impl Central {
                 if !whole || index >= blocks_per_slab(class) as usize {
                     return refuse(address, MIDDLE_OF_BLOCK);
                 }
-                let words = self.regions[region].record(chunk).bitmap();
-                // SAFETY: the index is below the number of bits of the record's bitmap, which is
-                // accessed through atomics only.
-                let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(words.add(index / 64)) };
-                match word.get() >> (index % 64) & 1 {
-                    0 => refuse(address, IS_FREE),
-                    _ => Ok(Block::Small { region, chunk, class }),
+                let described = directory.find(address).filter(|slab| slab.size.get() != 0);
+                let allocated = match described {
+                    Some(slab) => slab.is_allocated(address),
+                    None => self.regions[region].record(chunk).is_set(index),
+                };
+                match allocated {
+                    false => refuse(address, IS_FREE),
+                    true => Ok(Block::Small { region, chunk, class }),
                 }
             }
             _ => refuse(address, DAMAGED),
         }
     }
 
-    /// Returns true if an allocated block begins at this address.
-    pub(super) fn is_allocated(&self, address: u64) -> bool {
+    /// Returns true if this address lies in an allocated block.
+    pub(super) fn is_allocated(&self, directory: &Directory, address: u64) -> bool {
         let mut regions = self.regions.iter();
         let Some((region, chunk)) =
             regions.find_map(|region| Some((region, region.chunk_at(address)?)))
@@ -360,7 +358,7 @@ impl Central {
             CHUNK_LARGE | CHUNK_LARGE_BODY => true,
             state if (1..=CLASSES as u8).contains(&state) => {
                 let size = block_bytes(state as usize - 1) as u64;
-                self.find(address - address % CHUNK_BYTES % size).is_ok()
+                self.find(directory, address - address % CHUNK_BYTES % size).is_ok()
             }
             _ => false,
         }
@@ -381,16 +379,14 @@ impl Central {
         .then_some((chunks as usize, bytes))
     }
 
-    /// Resizes a large block in place. Returns false if it does not fit.
+    /// Resizes a large block in place: its region, first chunk, chunks and bytes. Returns false if
+    /// it does not fit.
     pub(super) fn resize_large(
         &mut self,
         source: &dyn ChunkSource,
-        address: u64,
+        (region, chunk, chunks, bytes): (usize, usize, usize, u64),
         new_size: usize,
     ) -> Result<bool> {
-        let Block::Large { region, chunk, chunks, bytes } = self.find(address)? else {
-            return Ok(false);
-        };
         if class_of(new_size, BLOCK_BYTES_MIN).is_some() {
             return Ok(false);
         }
@@ -417,7 +413,7 @@ impl Central {
         Ok(true)
     }
 
-    /// Writes a slab's counts and its state in the map, or returns the chunk if the slab is empty.
+    /// Writes a slab's bitmap, counts and state in the map, or returns the chunk if the slab is empty.
     /// No thread may allocate or free during the call. Returns false if a thread can still allocate
     /// from the slab without touching it again.
     pub(super) fn flush_slab(&mut self, slab: &Slab) -> bool {
@@ -442,6 +438,7 @@ impl Central {
     fn write_counts(&mut self, slab: &Slab, used: u32) {
         let (region, chunk) = (slab.region.get() as usize, slab.chunk.get() as usize);
         let record = self.regions[region].record(chunk);
+        slab.write_bitmap();
         record.set_blocks(slab.blocks.get());
         record.set_used(used);
         // Clamped to the number of blocks: the record may be damaged.

@@ -49,6 +49,28 @@ pub const fn offered_used_max(blocks: u32) -> u32 {
     blocks.saturating_sub(if eighth == 0 { 1 } else { eighth })
 }
 
+/// Bits of a chunk's granules at which blocks of each class begin.
+static STARTS: [[u64; 64]; CLASSES] = {
+    let mut starts = [[0; 64]; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        let step = SIZES[class] as usize / BLOCK_BYTES_MIN;
+        let mut granule = 0;
+        while granule + step <= 64 * 64 {
+            starts[class][granule / 64] |= 1 << (granule % 64);
+            granule += step;
+        }
+        class += 1;
+    }
+    starts
+};
+
+/// Returns a bit per 16 bytes of a chunk, set where a block of `class` begins.
+#[inline]
+pub(super) fn starts_of_class(class: usize) -> &'static [u64; 64] {
+    &STARTS[class % CLASSES]
+}
+
 /// Sizes up to this limit find their class in a table.
 const QUICK_BYTES_MAX: usize = 1024;
 const QUICK: [u8; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1] = {

@@ -5,12 +5,12 @@
 //! class, part of a large block, or free. The chunk map holds this state, one byte per chunk, and
 //! one record per chunk holds the slab's bitmap. Map and records lie apart from the data:
 //! allocating and freeing thousands of scattered blocks dirties a few pages and no free block. A
-//! bitmap, unlike a free list inside the blocks, also detects double frees and can be checked
-//! without following pointers.
+//! bitmap, unlike a free list inside the blocks, can be checked without following pointers.
 //!
-//! Each thread owns slabs and allocates from them without a lock: the object's bitmap is its free
-//! list. Everything else (the owners, the search positions) is volatile, and opening a heap costs
-//! nothing for it. `docs/allocator.md` describes the whole design.
+//! Each thread owns slabs and allocates from them without a lock. The state of a slab's blocks is in
+//! its descriptor in volatile memory. It is read from the object's bitmap when a session first uses
+//! the slab, and written there at the start of a commit. The owners and the search positions are
+//! only volatile. Opening a heap costs nothing for all of this. `docs/allocator.md` describes the whole design.
 //!
 //! Layers, each using those below: this file (public interface), `paths` (slow paths), `central`
 //! (state that threads share), `thread` (state of each thread), `directory`, `slab`, `remote_free`
@@ -57,7 +57,6 @@ pub use classes::{CLASSES, block_bytes, blocks_per_slab, offered_used_max};
 use directory::Directory;
 pub use holes::is_free;
 pub use statistics::{ClassStatistics, HeapStatistics, statistics_of};
-use thread::ThreadHeap;
 
 /// Largest single block: half the address space of x86-64 programs, a quarter of a guest's. Sums of
 /// two cannot overflow.
@@ -165,18 +164,29 @@ impl Heap {
         HeapLock(Arc::clone(&self.central))
     }
 
-    /// Returns this thread's part of the heap if the thread used it recently.
+    /// Allocates if handing out a block of the current word is all that this takes.
+    #[doc(hidden)]
     #[inline(always)]
-    fn near(&self) -> Option<&ThreadHeap> {
+    pub fn allocate_quickly(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let class = quick_class_of(size, align)?;
         // SAFETY: the heap keeps its thread heaps, and heap numbers are never reused.
-        thread::near(self.id).map(|thread| unsafe { thread.as_ref() })
+        let thread = unsafe { thread::latest(self.id)?.as_ref() };
+        thread.allocate(class)
     }
 
     /// Frees a block if clearing a bit and updating a count is all that this takes.
+    ///
+    /// # Safety
+    /// Same requirements as [`Heap::try_free`].
+    #[doc(hidden)]
     #[inline(always)]
-    fn free_quickly(&self, address: u64) -> bool {
-        let thread = thread::number();
-        self.directory.guess(address).free_quickly(address, thread)
+    pub unsafe fn free_quickly(&self, block: NonNull<u8>) -> bool {
+        self.free_address_quickly(block.as_ptr() as u64)
+    }
+
+    #[inline(always)]
+    fn free_address_quickly(&self, address: u64) -> bool {
+        self.directory.guess(address).free_quickly(address, thread::number())
     }
 
     /// Allocates `size` bytes at a multiple of `align`. The contents are unspecified.
@@ -193,13 +203,10 @@ impl Heap {
 
     #[inline(always)]
     fn allocate_block(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
-        if let Some(class) = quick_class_of(size, align)
-            && let Some(thread) = self.near()
-            && let Some(block) = thread.allocate(class)
-        {
-            return Ok(block);
+        match self.allocate_quickly(size, align) {
+            Some(block) => Ok(block),
+            None => self.allocate_slowly(size, align),
         }
-        self.allocate_slowly(size, align)
     }
 
     /// Allocates `size` zero bytes at a multiple of `align`.
@@ -220,7 +227,7 @@ impl Heap {
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>) {
         let address = block.as_ptr() as u64;
-        if !self.free_quickly(address) {
+        if !self.free_address_quickly(address) {
             self.free_or_abort(address);
         }
     }
@@ -257,7 +264,7 @@ impl Heap {
     #[inline]
     pub(crate) fn free_checked(&self, block: NonNull<u8>) -> Result<()> {
         let address = block.as_ptr() as u64;
-        match self.free_quickly(address) {
+        match self.free_address_quickly(address) {
             true => Ok(()),
             false => self.free_slowly(address),
         }
@@ -308,11 +315,10 @@ impl Heap {
         })
     }
 
-    /// Returns true if an allocated block begins at this address. Blocks that threads hold in their
-    /// bins count until the caches are flushed.
+    /// Returns true if this address lies in an allocated block.
     #[doc(hidden)]
     pub fn is_allocated(&self, address: u64) -> bool {
-        self.lock().is_allocated(address)
+        self.lock().is_allocated(&self.directory, address)
     }
 
     /// Counts the allocated blocks. Reads the chunk map and the slabs' records and bitmaps. Exact

@@ -10,7 +10,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::central::{Block, Central, IS_FREE, MIDDLE_OF_BLOCK, refuse};
 use super::classes::{CLASSES, block_bytes, class_of, quick_class_of};
 use super::remote_free::RemoteFree;
-use super::slab::{Plain, Slab};
+use super::slab::{GRANULE_SHIFT, Plain, Slab};
 use super::thread::{self, AfterFree, NO_NUMBER, ThreadHeap, find_or_join};
 use super::{Heap, HeapStatistics, abort_with, check_request, holes};
 use crate::error::{HeapError, Result};
@@ -23,7 +23,7 @@ impl Heap {
 
     /// Calls `act` with this thread's part of the heap.
     fn with_thread<R>(&self, act: impl FnOnce(&ThreadHeap) -> R) -> R {
-        if let Some(thread) = self.near() {
+        if let Some(thread) = self.recent() {
             return act(thread);
         }
         match find_or_join(self.id, || self.lock().join()) {
@@ -40,13 +40,20 @@ impl Heap {
         }
     }
 
-    /// Allocates when the bin is empty, after tens of blocks of a class.
-    #[cold]
+    /// Returns this thread's part of the heap if the thread used it recently.
+    fn recent(&self) -> Option<&ThreadHeap> {
+        // SAFETY: the heap keeps its thread heaps, and heap numbers are never reused.
+        thread::recent(self.id).map(|thread| unsafe { thread.as_ref() })
+    }
+
+    /// Allocates when the bin is empty, after some blocks of a class, or when the thread used
+    /// another heap last.
     #[inline(never)]
     pub(super) fn allocate_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         if let Some(class) = quick_class_of(size, align)
-            && let Some(thread) = self.near()
-            && let Some(block) = thread.allocate_from_next_word(class)
+            && let Some(thread) = self.recent()
+            && let Some(block) =
+                thread.allocate(class).or_else(|| thread.allocate_from_next_word(class))
         {
             return Ok(block);
         }
@@ -101,17 +108,17 @@ impl Heap {
     /// object grows if needed. The record, which may be damaged, does not decide how far the file
     /// reaches.
     fn backed(&self, slab: &Slab, at: u32, free: u64) -> Result<u64> {
-        let first = at * 64 + free.trailing_zeros();
-        let size = u64::from(slab.size.get());
+        let step = slab.granules();
         if !slab.backs_word(at) {
             let before = u64::from(slab.chunk.get()) * CHUNK_BYTES;
-            let end = before + (u64::from(first) + 1) * size;
+            let first_end = at * 64 + free.trailing_zeros() + step;
+            let end = before + (u64::from(first_end) << GRANULE_SHIFT);
             let backed = self.lock().back(&*self.source, slab.region.get() as usize, end)?;
-            let blocks = (backed.saturating_sub(before) / size).min(u64::from(slab.blocks.get()));
-            slab.backed.set(blocks as u32);
+            slab.set_backed(backed.saturating_sub(before));
         }
-        Ok(match slab.backed.get().saturating_sub(at * 64) {
-            blocks @ 0..64 => free & ((1 << blocks) - 1),
+        // The last block that is backed ends with the last granule that is.
+        Ok(match (slab.backed.get() + 1).saturating_sub(at * 64 + step) {
+            starts @ 0..64 => free & ((1 << starts) - 1),
             _ => free,
         })
     }
@@ -153,11 +160,11 @@ impl Heap {
     }
 
     fn free_own(&self, thread: &ThreadHeap, slab: &Slab, address: u64) -> Result<()> {
-        let index = allocated_index(slab, address)?;
-        if slab.is_remotely_freed(index) {
+        let granule = allocated_granule(slab, address)?;
+        if slab.is_remotely_freed(granule) {
             return refuse(address, "another thread freed it before");
         }
-        slab.clear(index);
+        slab.clear(granule);
         slab.set_used(slab.used().wrapping_sub(1));
         thread.touch(slab);
         if thread.after_freeing(slab) == AfterFree::ReturnChunk {
@@ -170,7 +177,7 @@ impl Heap {
     /// so freeing its other blocks is fast.
     fn free_unowned(&self, thread: &ThreadHeap, address: u64) -> Result<()> {
         let mut central = self.lock();
-        let (region, chunk, class) = match central.find(address)? {
+        let (region, chunk, class) = match central.find(&self.directory, address)? {
             Block::Large { region, chunk, chunks, .. } => {
                 central.return_chunks(region, chunk, chunks);
                 return Ok(());
@@ -198,7 +205,7 @@ impl Heap {
     /// Returns the class of the small block at an address, if its slab has a descriptor.
     fn known_class(&self, address: u64) -> Option<usize> {
         let slab = self.directory.find(address).filter(|slab| slab.size.get() != 0)?;
-        allocated_index(slab, address).ok()?;
+        allocated_granule(slab, address).ok()?;
         Some(slab.class.get() as usize % CLASSES)
     }
 
@@ -206,7 +213,7 @@ impl Heap {
         if let Some(class) = self.known_class(address) {
             return Ok(block_bytes(class));
         }
-        Ok(match self.lock().find(address)? {
+        Ok(match self.lock().find(&self.directory, address)? {
             Block::Small { class, .. } => block_bytes(class),
             Block::Large { bytes, .. } => bytes.next_multiple_of(PAGE_BYTES) as usize,
         })
@@ -226,15 +233,17 @@ impl Heap {
             return Ok(class_of(new_size, align.max(BLOCK_BYTES_MIN)) == Some(class));
         }
         let mut central = self.lock();
-        match central.find(address)? {
+        match central.find(&self.directory, address)? {
             Block::Small { class, .. } => Ok(class_of(new_size, align) == Some(class)),
-            Block::Large { .. } => central.resize_large(&*self.source, address, new_size),
+            Block::Large { region, chunk, chunks, bytes } => {
+                central.resize_large(&*self.source, (region, chunk, chunks, bytes), new_size)
+            }
         }
     }
 
-    /// Writes all thread-private state to the object's metadata and makes it exact: blocks freed by
-    /// other threads are free, each slab has its counts and its state in the map, and no slab is
-    /// empty. Costs a little for each slab touched since the last call.
+    /// Writes all volatile state to the object's metadata and makes it exact: blocks freed by other
+    /// threads are free, each slab has its bitmap, its counts and its state in the map, and no slab
+    /// is empty. Costs up to some microseconds for each slab touched since the last call.
     #[doc(hidden)]
     pub fn flush_thread_caches(&mut self) {
         let mut central = self.lock();
@@ -295,17 +304,17 @@ impl Heap {
     }
 }
 
-/// Returns the index of the allocated block that begins at an address in the slab's chunk.
-fn allocated_index(slab: &Slab, address: u64) -> Result<u32> {
-    match slab.index_of(address) {
-        Some(index) if slab.is_set(index) => Ok(index),
+/// Returns the granule of the allocated block that begins at an address in the slab's chunk.
+fn allocated_granule(slab: &Slab, address: u64) -> Result<u32> {
+    match slab.start_of(address) {
+        Some(granule) if slab.is_set(granule) => Ok(granule),
         Some(_) => refuse(address, IS_FREE),
         None => refuse(address, MIDDLE_OF_BLOCK),
     }
 }
 
 fn free_of_another(owner: &ThreadHeap, slab: &Slab, address: u64) -> Result<()> {
-    match slab.free_remotely(allocated_index(slab, address)?) {
+    match slab.free_remotely(allocated_granule(slab, address)?) {
         RemoteFree::Twice => return refuse(address, "it was freed before"),
         RemoteFree::Push => owner.pending.push(slab),
         RemoteFree::Queued => {}

@@ -6,7 +6,12 @@
 //! the region's chunk count, so damaged metadata leads to a wrong answer or an error, but never
 //! outside the region.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::format::{CHUNK_BYTES, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord, meta_length};
+
+/// Words of a record's bitmap.
+pub(super) const WORDS: usize = 64;
 
 /// A region that the heap allocates from.
 #[derive(Debug)]
@@ -55,6 +60,28 @@ impl Record {
         carved, set_carved: u32;
         large_bytes, set_large_bytes: u64;
         large_chunks, set_large_chunks: u64;
+    }
+
+    /// Returns true if the bitmap says that the block with this index is allocated. The index is
+    /// below the number of the bitmap's bits.
+    pub(super) fn is_set(self, index: usize) -> bool {
+        self.word(index / 64).load(Ordering::Relaxed) >> (index % 64) & 1 == 1
+    }
+
+    /// Sets all words of the bitmap that are not zero to zero.
+    pub(super) fn clear_bitmap(self) {
+        for at in 0..WORDS {
+            // A store dirties the page.
+            if self.word(at).load(Ordering::Relaxed) != 0 {
+                self.word(at).store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn word<'a>(self, at: usize) -> &'a AtomicU64 {
+        // SAFETY: the record is mapped while its region is; the index is below the number of words,
+        // which are accessed through atomics only.
+        unsafe { AtomicU64::from_ptr(self.bitmap().add(at % WORDS)) }
     }
 
     /// Returns a pointer to the words of the bitmap.

@@ -1,25 +1,35 @@
-//! Descriptor of one slab, in the process's own memory, next to the object's bitmap.
+//! Descriptor of one slab, in the process's own memory, with the state of its blocks.
 //!
-//! The bitmap is authoritative. Only the slab's owner changes it, without a lock and without an
-//! atomic read-modify-write. Everything here is derived from it and dies with the process. All
-//! fields are atomics: a thread that wrongly frees a block while the slab changes its owner reads a
-//! stale value but causes no data race. The accesses are plain moves ([`Plain`]).
+//! While a chunk has a descriptor, [`Slab::starts`] says which of its blocks are allocated: one bit
+//! per 16 bytes of the chunk, set where an allocated block begins. One test of one bit thus detects
+//! a free block, the middle of a block, and an address behind the last block. The object's bitmap,
+//! one bit per block, is read when a slab is described and written when the caches are flushed.
+//!
+//! Only the slab's owner changes `starts`, without a lock and without an atomic read-modify-write.
+//! All fields are atomics: a thread that wrongly frees a block while the slab changes its owner
+//! reads a stale value but causes no data race. The accesses are plain moves ([`Plain`]).
 //!
 //! Invariants: `size` is zero exactly while no slab is known to lie in the chunk, and then `owner`
-//! is null. [`Slab::used`] is the number of set bits of the bitmap plus the number of blocks that
-//! the owner's bin has taken and not handed out ([`Bin`](super::thread::Bin)). A slab is in at most
-//! one of: current in its owner's bin, in its owner's list (`listed`), neither. A thread's number
-//! is in `freer` only while the slab is that thread's: the owner writes it, and the thread that
-//! takes the slab from an ended owner, or returns its chunk, clears it.
+//! is null. `starts` has bits of the class's blocks only. It differs from the object's bitmap only
+//! in slabs of a thread heap's `touched` list. [`Slab::used`] is the number of set bits of `starts`
+//! plus the number of blocks that the owner's bin has taken and not handed out
+//! ([`Bin`](super::thread::Bin)). A slab is in at most one of: current in its owner's bin, in its
+//! owner's list (`listed`), neither. A thread's number is in `freer` only while the slab is that
+//! thread's: the owner writes it, and the thread that takes the slab from an ended owner, or
+//! returns its chunk, clears it.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::classes::{block_bytes, blocks_per_slab, offered_used_max};
+use super::classes::{block_bytes, blocks_per_slab, offered_used_max, starts_of_class};
+use super::region::WORDS;
 use super::remote_free::{self, FLAGS, Linked, REMOTELY_FREED, RemoteFree, write_number};
 use super::thread::ThreadHeap;
+use crate::format::{BLOCK_BYTES_MIN, CHUNK_BYTES};
 
-/// Words of a slab's bitmap.
-pub(super) const WORDS: usize = 64;
+/// Granule: the unit of block sizes and addresses. A chunk has 64 words of them.
+pub(super) const GRANULE_SHIFT: u32 = BLOCK_BYTES_MIN.trailing_zeros();
+const GRANULES: u32 = 64 * WORDS as u32;
+const _: () = assert!(CHUNK_BYTES == (GRANULES as u64) << GRANULE_SHIFT);
 /// Slab flag: unchanged since its counts were written, see [`Slab::freer`].
 pub(super) const UNTOUCHED: u64 = 2;
 const _: () = assert!(REMOTELY_FREED | UNTOUCHED == FLAGS);
@@ -62,10 +72,11 @@ impl<T> Plain for AtomicPtr<T> {
     }
 }
 
-/// Bits of blocks that other threads freed.
-type Remote = [AtomicU64; WORDS];
+/// A bit per granule of a chunk.
+type Bits = [AtomicU64; WORDS];
 
-/// Descriptor of a slab. Freeing reads the first cache line; the second is used once per slab.
+/// Descriptor of a slab. Freeing uses the first cache line and one of `starts`; the second is used
+/// once per slab.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Slab {
@@ -76,39 +87,39 @@ pub(super) struct Slab {
     /// it; below it the flags [`REMOTELY_FREED`] and [`UNTOUCHED`]. Freeing takes the slow path
     /// while this differs from the freeing thread's number.
     pub(super) freer: AtomicU64,
-    bitmap: AtomicPtr<u64>,
+    /// First address of the chunk; never changes.
+    pub(super) address: AtomicU64,
     /// Blocks in use minus `notify`, modulo 2^32. Only the owner uses it.
     beyond: AtomicU32,
-    /// 2^32 divided by the block size, rounded up. Its product with an offset in the chunk has the
-    /// block's index in the upper half. This is exact, because both factors' errors stay below one
-    /// part in 2^16.
-    reciprocal: AtomicU32,
-    /// Bytes covered by blocks: less than the chunk if the blocks do not fill it.
-    extent: AtomicU32,
     /// The owner must act when the count of used blocks falls to this value. Only the owner uses
     /// it.
     notify: AtomicU32,
-    /// First address of the chunk; never changes.
-    pub(super) address: AtomicU64,
     /// Bytes of a block, zero while the chunk is not a slab.
     pub(super) size: AtomicU32,
     pub(super) blocks: AtomicU32,
-    /// Number of leading blocks that the file is known to back.
+    /// Number of leading granules that the file is known to back.
     pub(super) backed: AtomicU32,
     pub(super) class: AtomicU32,
+    /// Words of `starts` that allocations use: the search for free blocks goes beyond them only if
+    /// few of their blocks are free. Only the owner uses it.
+    pub(super) window: AtomicU32,
 
     pub(super) region: AtomicU32,
     pub(super) chunk: AtomicU32,
+    /// The object's bitmap.
+    bitmap: AtomicPtr<u64>,
     /// Neighbours in the owner's list. Only the owner uses them.
     pub(super) next: AtomicPtr<Slab>,
     pub(super) previous: AtomicPtr<Slab>,
     pub(super) listed: AtomicBool,
     /// The slab is in a thread heap's `touched` list.
     pub(super) touched: AtomicBool,
-    remote: AtomicPtr<Remote>,
+    remote: AtomicPtr<Bits>,
     pending: AtomicPtr<Slab>,
+    /// Granules at which an allocated block begins.
+    starts: Bits,
 }
-const _: () = assert!(size_of::<Slab>() == 128);
+const _: () = assert!(size_of::<Slab>() == 640);
 
 impl Linked for Slab {
     fn link(&self) -> &AtomicPtr<Slab> {
@@ -141,41 +152,39 @@ impl Slab {
         Slab {
             owner: no(),
             freer: AtomicU64::new(0),
-            bitmap: no(),
-            beyond: AtomicU32::new(0),
-            reciprocal: AtomicU32::new(0),
-            extent: AtomicU32::new(0),
-            notify: AtomicU32::new(0),
             address: AtomicU64::new(address),
+            beyond: AtomicU32::new(0),
+            notify: AtomicU32::new(0),
             size: AtomicU32::new(0),
             blocks: AtomicU32::new(0),
             backed: AtomicU32::new(0),
             class: AtomicU32::new(0),
+            window: AtomicU32::new(0),
             region: AtomicU32::new(0),
             chunk: AtomicU32::new(0),
+            bitmap: no(),
             next: no(),
             previous: no(),
             listed: AtomicBool::new(false),
             touched: AtomicBool::new(false),
             remote: no(),
             pending: no(),
+            starts: [const { AtomicU64::new(0) }; WORDS],
         }
     }
 
-    /// Describes the slab of `class` that lies in a chunk. It has no owner yet.
+    /// Describes the slab of `class` that lies in a chunk, from the object's bitmap. It has no owner
+    /// yet.
     ///
     /// # Safety
     /// `bitmap` points to the 64 words of the chunk's record, mapped for as long as the slab is in
     /// use.
     pub(super) unsafe fn describe(&self, class: usize, place: (usize, usize), bitmap: *mut u64) {
-        let size = block_bytes(class) as u32;
         self.region.set(place.0 as u32);
         self.chunk.set(place.1 as u32);
         self.class.set(class as u32);
         self.bitmap.set(bitmap);
         self.blocks.set(blocks_per_slab(class));
-        self.extent.set(blocks_per_slab(class) * size);
-        self.reciprocal.set((1u64 << 32).div_ceil(u64::from(size)) as u32);
         self.backed.set(0);
         self.set_notify(NEVER);
         self.listed.set(false);
@@ -184,9 +193,39 @@ impl Slab {
         }
         // A block that two threads freed at once may have left its bit.
         self.remote().into_iter().flatten().for_each(|word| word.set(0));
-        self.size.set(size);
-        let words = (0..self.words()).map(|at| self.word(at).get() & self.block_bits(at));
-        self.set_used(words.map(u64::count_ones).sum());
+        self.size.set(block_bytes(class) as u32);
+        self.starts.iter().for_each(|word| word.set(0));
+        for at in 0..self.bitmap_words() {
+            let mut bits = self.bitmap_word(at).get() & self.block_bits(at);
+            while bits != 0 {
+                let granule = (at * 64 + bits.trailing_zeros()) * self.granules();
+                let word = &self.starts[granule as usize / 64];
+                word.set(word.get() | 1 << (granule % 64));
+                bits &= bits - 1;
+            }
+        }
+        self.set_used(self.starts.iter().map(|word| word.get().count_ones()).sum());
+        self.window.set(self.end().div_ceil(64));
+    }
+
+    /// Writes the state of the blocks to the object's bitmap. Stores only to words that change: a
+    /// store dirties the page.
+    pub(super) fn write_bitmap(&self) {
+        let step = self.granules();
+        for at in 0..self.bitmap_words() {
+            let blocks = (self.blocks.get() - at * 64).min(64);
+            let first = at * 64 * step;
+            let bits = match step {
+                1 => self.starts[at as usize].get(),
+                _ => (0..blocks).fold(0, |bits, block| {
+                    bits | u64::from(self.is_set(first + block * step)) << block
+                }),
+            };
+            let word = self.bitmap_word(at);
+            if word.get() != bits {
+                word.set(bits);
+            }
+        }
     }
 
     /// Marks that the chunk is not a slab any more.
@@ -223,19 +262,23 @@ impl Slab {
         self.set_used(used);
     }
 
-    pub(super) fn words(&self) -> u32 {
+    /// Granules of a block.
+    pub(super) fn granules(&self) -> u32 {
+        self.size.get() >> GRANULE_SHIFT
+    }
+
+    fn bitmap_words(&self) -> u32 {
         self.blocks.get().div_ceil(64)
     }
 
     /// Returns one word of the object's bitmap.
-    #[inline(always)]
-    pub(super) fn word(&self, at: u32) -> &AtomicU64 {
+    fn bitmap_word(&self, at: u32) -> &AtomicU64 {
         // SAFETY: `describe` was given 64 words, which are changed through atomics only, and the
         // index is below 64. Callers use a slab only while `size` is not zero.
         unsafe { AtomicU64::from_ptr(self.bitmap.get().add(at as usize % WORDS).cast_mut()) }
     }
 
-    /// Returns the bits of a word that stand for blocks.
+    /// Returns the bits of a word of the object's bitmap that stand for blocks.
     fn block_bits(&self, at: u32) -> u64 {
         match self.blocks.get().saturating_sub(at * 64) {
             0 => 0,
@@ -244,34 +287,58 @@ impl Slab {
         }
     }
 
-    /// Returns the free blocks of a word.
-    pub(super) fn free_of(&self, at: u32) -> u64 {
-        !self.word(at).get() & self.block_bits(at)
-    }
-
-    /// Returns the first word from `from` on that has free blocks, and these blocks.
-    pub(super) fn free_word(&self, from: u32) -> Option<(u32, u64)> {
-        (from..self.words()).map(|at| (at, self.free_of(at))).find(|(_, free)| *free != 0)
-    }
-
-    /// Returns true if the file is known to back all blocks of a word.
-    pub(super) fn backs_word(&self, at: u32) -> bool {
-        (at + 1) * 64 <= self.backed.get() || self.backed.get() >= self.blocks.get()
-    }
-
-    /// Returns the index of the block that begins at an address, if one does.
+    /// Returns one word of the granules at which an allocated block begins.
     #[inline(always)]
-    pub(super) fn index_of(&self, address: u64) -> Option<u32> {
-        let offset = address.wrapping_sub(self.address.get());
-        if offset >= u64::from(self.extent.get()) {
-            return None;
-        }
-        let reciprocal = self.reciprocal.get();
-        let product = offset * u64::from(reciprocal);
-        // With r the reciprocal, s the size and e = r * s - 2^32 < s, the lower half for an offset
-        // i * s + b is i * e + b * r: below 2^16 <= r at the beginning of a block, r or more
-        // elsewhere.
-        ((product as u32) < reciprocal).then_some((product >> 32) as u32)
+    pub(super) fn starts(&self, at: u32) -> &AtomicU64 {
+        &self.starts[at as usize % WORDS]
+    }
+
+    /// Words of `starts` that have blocks.
+    pub(super) fn words(&self) -> u32 {
+        (self.blocks.get() * self.granules()).div_ceil(64)
+    }
+
+    /// Returns the first word in a range that has free blocks, and the granules at which these
+    /// begin.
+    pub(super) fn free_word(&self, words: std::ops::Range<u32>) -> Option<(u32, u64)> {
+        let all = starts_of_class(self.class.get() as usize);
+        let words = words.start as usize..(words.end as usize).min(WORDS);
+        let range = all.get(words.clone())?.iter().zip(&self.starts[words.clone()]);
+        range
+            .zip(words)
+            .map(|((all, allocated), at)| (at as u32, all & !allocated.get()))
+            .find(|(_, free)| *free != 0)
+    }
+
+    /// Number of blocks that begin in the words before `at`, rounded up.
+    pub(super) fn blocks_before(&self, at: u32) -> u32 {
+        (at * 64).div_ceil(self.granules().max(1)).min(self.blocks.get())
+    }
+
+    /// Returns true if the file is known to back all blocks that begin in a word.
+    pub(super) fn backs_word(&self, at: u32) -> bool {
+        at * 64 + 63 + self.granules() <= self.backed.get() || self.backed.get() == GRANULES
+    }
+
+    /// Records that the file backs these bytes of the chunk.
+    pub(super) fn set_backed(&self, bytes: u64) {
+        self.backed.set((bytes >> GRANULE_SHIFT).min(u64::from(GRANULES)) as u32);
+    }
+
+    /// Returns the granule of an address that a block can begin at: a multiple of the granule's
+    /// size in the chunk.
+    #[inline(always)]
+    fn granule_of(&self, address: u64) -> Option<u32> {
+        // The rotation moves the low bits to the top, where they exceed every granule.
+        let granule = address.wrapping_sub(self.address.get()).rotate_right(GRANULE_SHIFT);
+        (granule < u64::from(GRANULES)).then_some(granule as u32)
+    }
+
+    /// Returns the granule of the block that begins at an address, if one does.
+    pub(super) fn start_of(&self, address: u64) -> Option<u32> {
+        let granule = self.granule_of(address)?;
+        let all = starts_of_class(self.class.get() as usize);
+        (all[granule as usize / 64] >> (granule % 64) & 1 == 1).then_some(granule)
     }
 
     /// Frees a block on the fast path, for the thread with this number. Returns false if the slow
@@ -281,31 +348,36 @@ impl Slab {
         if self.freer.get() != thread {
             return false;
         }
-        let Some(index) = self.index_of(address) else { return false };
-        let beyond = self.beyond.get().wrapping_sub(1);
-        // SAFETY: the index is below the number of bits of the 64 words given to `describe`, which
-        // are changed through atomics only.
-        let word =
-            unsafe { AtomicU64::from_ptr(self.bitmap.get().add(index as usize / 64).cast_mut()) };
+        let Some(granule) = self.granule_of(address) else { return false };
+        let word = self.starts(granule / 64);
         let bits = word.get();
-        if bits >> (index % 64) & 1 == 0 || beyond == 0 {
+        if bits >> (granule % 64) & 1 == 0 {
             return false;
         }
-        word.set(bits & u64::rotate_left(!1, index % 64));
+        let beyond = self.beyond.get().wrapping_sub(1);
+        if beyond == 0 {
+            return false;
+        }
         self.beyond.set(beyond);
+        word.set(bits & u64::rotate_left(!1, granule % 64));
         true
     }
 
-    /// Returns true if the bitmap says that the block with this index is allocated.
+    /// Returns true if an allocated block begins at this granule.
     #[inline(always)]
-    pub(super) fn is_set(&self, index: u32) -> bool {
-        self.word(index / 64).get() >> (index % 64) & 1 == 1
+    pub(super) fn is_set(&self, granule: u32) -> bool {
+        self.starts(granule / 64).get() >> (granule % 64) & 1 == 1
+    }
+
+    /// Returns true if an allocated block begins at this address.
+    pub(super) fn is_allocated(&self, address: u64) -> bool {
+        self.granule_of(address).is_some_and(|granule| self.is_set(granule))
     }
 
     #[inline(always)]
-    pub(super) fn clear(&self, index: u32) {
-        let word = self.word(index / 64);
-        word.set(word.get() & !(1 << (index % 64)));
+    pub(super) fn clear(&self, granule: u32) {
+        let word = self.starts(granule / 64);
+        word.set(word.get() & !(1 << (granule % 64)));
     }
 
     /// Maximum number of blocks in use at which the slab is offered for allocation.
@@ -313,32 +385,34 @@ impl Slab {
         offered_used_max(self.blocks.get())
     }
 
+    /// Returns the granule after the last one at which an allocated block begins.
+    fn end(&self) -> u32 {
+        let last = self.starts.iter().rposition(|word| word.get() != 0);
+        last.map_or(0, |at| at as u32 * 64 + 64 - self.starts[at].get().leading_zeros())
+    }
+
     /// Returns the index after the last allocated block.
     pub(super) fn top(&self) -> u32 {
-        let last =
-            (0..self.words()).rev().find(|at| self.word(*at).get() & self.block_bits(*at) != 0);
-        last.map_or(0, |at| {
-            at * 64 + 64 - (self.word(at).get() & self.block_bits(at)).leading_zeros()
-        })
+        self.end().div_ceil(self.granules().max(1))
     }
 
     /// Number of allocated blocks, without those that other threads freed since the last
     /// collection.
     pub(super) fn allocated(&self) -> u32 {
         let remote = self.remote();
-        let word = |at: u32| {
-            let freed = remote.map_or(0, |remote| remote[at as usize].load(Ordering::Relaxed));
-            self.word(at).get() & self.block_bits(at) & !freed
+        let word = |at: usize| {
+            let freed = remote.map_or(0, |remote| remote[at].load(Ordering::Relaxed));
+            self.starts[at].get() & !freed
         };
-        (0..self.words()).map(|at| word(at).count_ones()).sum()
+        (0..WORDS).map(|at| word(at).count_ones()).sum()
     }
 
-    fn remote(&self) -> Option<&Remote> {
+    fn remote(&self) -> Option<&Bits> {
         // SAFETY: null, or created by `remote_words` and kept as long as the descriptor.
         unsafe { self.remote.load(Ordering::Acquire).as_ref() }
     }
 
-    fn remote_words(&self) -> &Remote {
+    fn remote_words(&self) -> &Bits {
         if let Some(remote) = self.remote() {
             return remote;
         }
@@ -360,29 +434,28 @@ impl Slab {
     }
 
     /// Returns true if another thread freed the block since the last collection.
-    pub(super) fn is_remotely_freed(&self, index: u32) -> bool {
+    pub(super) fn is_remotely_freed(&self, granule: u32) -> bool {
         self.freer.get() & REMOTELY_FREED != 0
             && self.remote().is_some_and(|remote| {
-                remote[index as usize / 64].load(Ordering::Acquire) >> (index % 64) & 1 == 1
+                remote[granule as usize / 64].load(Ordering::Acquire) >> (granule % 64) & 1 == 1
             })
     }
 
     /// Frees a block of a slab that another thread owns.
-    pub(super) fn free_remotely(&self, index: u32) -> RemoteFree {
-        let word = &self.remote_words()[index as usize / 64];
-        remote_free::free_remotely(word, 1 << (index % 64), &self.freer)
+    pub(super) fn free_remotely(&self, granule: u32) -> RemoteFree {
+        let word = &self.remote_words()[granule as usize / 64];
+        remote_free::free_remotely(word, 1 << (granule % 64), &self.freer)
     }
 
-    /// Moves blocks that other threads freed into the bitmap. Returns the number of them that are
-    /// not allocated: two threads freed such a block at once.
+    /// Frees the blocks that other threads freed. Returns the number of them that are not allocated:
+    /// two threads freed such a block at once.
     pub(super) fn collect(&self) -> u32 {
         let Some(remote) = self.remote() else { return 0 };
         let mut freed = 0;
         let mut strays = 0;
-        for at in 0..WORDS as u32 {
-            let bits = remote_free::collect(&remote[at as usize]);
-            let word = self.word(at);
-            let allocated = bits & word.get() & self.block_bits(at);
+        for (remote, word) in remote.iter().zip(&self.starts) {
+            let bits = remote_free::collect(remote);
+            let allocated = bits & word.get();
             if bits != 0 {
                 word.set(word.get() & !allocated);
                 freed += allocated.count_ones();
@@ -398,11 +471,10 @@ impl Slab {
 mod tests {
     use super::super::classes::CLASSES;
     use super::*;
-    use crate::format::CHUNK_BYTES;
 
     #[test]
-    fn only_the_first_byte_of_a_block_has_an_index() {
-        let mut bitmap = [0u64; WORDS];
+    fn only_the_first_byte_of_a_block_has_a_start() {
+        let mut bitmap = [u64::MAX; WORDS];
         let chunk = 7 * CHUNK_BYTES;
         let slab = Slab::at(chunk);
         for class in 0..CLASSES {
@@ -412,13 +484,39 @@ mod tests {
             let step = if cfg!(miri) { size / 8 } else { 1 };
             for offset in (0..CHUNK_BYTES).step_by(step as usize) {
                 let begins = offset % size == 0 && offset / size < CHUNK_BYTES / size;
-                let expected = begins.then_some((offset / size) as u32);
-                assert_eq!(slab.index_of(chunk + offset), expected, "{size} {offset}");
+                let expected = begins.then_some((offset >> GRANULE_SHIFT) as u32);
+                assert_eq!(slab.start_of(chunk + offset), expected, "{size} {offset}");
+                // All blocks are allocated.
+                assert_eq!(slab.is_allocated(chunk + offset), begins, "{size} {offset}");
             }
             let around = [0, chunk - size, chunk - 1, chunk + CHUNK_BYTES, u64::MAX];
-            assert!(around.iter().all(|address| slab.index_of(*address).is_none()));
+            assert!(around.iter().all(|address| slab.start_of(*address).is_none()));
+            assert!(around.iter().all(|address| !slab.is_allocated(*address)));
         }
-        assert_eq!(Slab::none().index_of(0), None);
+    }
+
+    #[test]
+    fn the_objects_bitmap_survives_describing_and_writing() {
+        let mut random: u64 = 1;
+        for class in 0..CLASSES {
+            let mut bitmap: [u64; WORDS] = std::array::from_fn(|_| {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                random ^ random >> 29
+            });
+            let before = bitmap;
+            let slab = Slab::at(7 * CHUNK_BYTES);
+            // SAFETY: 64 words, which outlive the slab.
+            unsafe { slab.describe(class, (0, 0), bitmap.as_mut_ptr()) };
+            let expected = |at: usize| before[at] & slab.block_bits(at as u32);
+            let blocks: u32 = (0..WORDS).map(|at| expected(at).count_ones()).sum();
+            assert_eq!((slab.used(), slab.allocated()), (blocks, blocks));
+            let top =
+                (0..WORDS as u32 * 64).filter(|i| expected(*i as usize / 64) >> (i % 64) & 1 == 1);
+            assert_eq!(slab.top(), top.max().map_or(0, |last| last + 1));
+            slab.write_bitmap();
+            let words = slab.bitmap_words() as usize;
+            assert!((0..words).all(|at| slab.bitmap_word(at as u32).get() == expected(at)));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! Invariants: the cells of a thread heap are used by its thread; while it is abandoned, by the
 //! thread that holds the heap's lock; and by a thread that has the heap exclusively. A bin's `free`
-//! bits are zero in the object's bitmap and counted in its slab's `used`.
+//! bits are zero in its slab's `starts` and counted in the slab's `used`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{NonNull, null};
@@ -16,28 +16,23 @@ use std::sync::{Arc, Weak};
 
 use super::classes::CLASSES;
 use super::remote_free::{FLAGS, Stack};
-use super::slab::{NEVER, Plain, Slab, UNTOUCHED};
+use super::slab::{GRANULE_SHIFT, NEVER, Plain, Slab, UNTOUCHED};
 use std::sync::atomic::AtomicU64;
 
-/// Number of freed blocks of the current word that make it worth taking the word again: it is in
-/// the cache, but switching to a word costs as much as handing out five blocks.
-const AGAIN_MIN: u32 = 8;
-
-/// Source of a thread's blocks of one class: the free blocks of one bitmap word of one slab.
+/// Source of a thread's blocks of one class: the free blocks of one word of one slab's `starts`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Bin {
-    /// Blocks of the word that are still to be handed out.
+    /// Blocks of the word that are still to be handed out, a bit where each begins.
     free: Cell<u64>,
-    /// The word in the object's bitmap.
+    /// The word in the slab's `starts`.
     word: Cell<*const AtomicU64>,
-    /// Address of the word's first block.
+    /// Address of the word's first granule.
     base: Cell<u64>,
-    size: Cell<u64>,
     /// Current slab, or null.
     current: Cell<*const Slab>,
-    /// Index of the word in the slab's bitmap.
-    at: Cell<u32>,
+    /// Index of the next word to look at.
+    from: Cell<u32>,
     /// Head of the list of slabs with a useful share of free blocks.
     first: Cell<*const Slab>,
 }
@@ -48,9 +43,8 @@ impl Default for Bin {
             free: Cell::new(0),
             word: Cell::new(null()),
             base: Cell::new(0),
-            size: Cell::new(0),
             current: Cell::new(null()),
-            at: Cell::new(0),
+            from: Cell::new(0),
             first: Cell::new(null()),
         }
     }
@@ -114,10 +108,10 @@ impl ThreadHeap {
         }
         let rest = free & (free - 1);
         bin.free.set(rest);
-        // SAFETY: a bin with free bits has a word, which is mapped as long as the heap lives.
+        // SAFETY: a bin with free bits has a word of a descriptor, which the heap keeps.
         let word = unsafe { &*bin.word.get() };
         word.set(word.get() | (free ^ rest));
-        let address = bin.base.get() + u64::from(free.trailing_zeros()) * bin.size.get();
+        let address = bin.base.get() + (u64::from(free.trailing_zeros()) << GRANULE_SHIFT);
         // SAFETY: no bin takes blocks of a chunk at address zero.
         Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
     }
@@ -134,20 +128,26 @@ impl ThreadHeap {
         self.allocate(class)
     }
 
-    /// Returns the next free blocks of the current slab: of the current word if many of its blocks
-    /// were freed since, else of a later word. Starts again from the first word only if a useful
-    /// share of the slab is free.
+    /// Returns the next free blocks of the current slab, with the index of their word.
+    ///
+    /// Words that blocks were allocated from before come first, so that a program that frees and
+    /// allocates few blocks stays in few cache lines. A search beyond them begins when less than a
+    /// quarter of their blocks is free: each search then finds several blocks.
     pub(super) fn next_word(&self, slab: &Slab) -> Option<(u32, u64)> {
-        let at = self.bin_of(slab).at.get();
-        let again = slab.free_of(at);
-        if again.count_ones() >= AGAIN_MIN {
-            return Some((at, again));
+        let (from, window) = (self.bin_of(slab).from.get(), slab.window.get());
+        if let found @ Some(_) = slab.free_word(from..window) {
+            return found;
         }
-        let others = slab.free_word(at + 1).or_else(|| {
-            let useful = slab.used() <= slab.offered_used_max();
-            useful.then(|| slab.free_word(0)).flatten()
-        });
-        others.or((again != 0).then_some((at, again)))
+        let (used, inside) = (slab.used(), slab.blocks_before(window));
+        let few = used > inside - inside.div_ceil(4).min(inside);
+        if !few && let found @ Some(_) = slab.free_word(0..window) {
+            return found;
+        }
+        let beyond = slab.free_word(window..slab.words());
+        beyond.or_else(|| {
+            let useful = few && used <= slab.offered_used_max();
+            useful.then(|| slab.free_word(0..window)).flatten()
+        })
     }
 
     fn bin_of(&self, slab: &Slab) -> &Bin {
@@ -175,18 +175,17 @@ impl ThreadHeap {
     /// Takes the free blocks of a word of the current slab into the bin, which must be empty.
     pub(super) fn take(&self, slab: &Slab, at: u32, free: u64) {
         let bin = self.bin_of(slab);
-        let size = u64::from(slab.size.get());
-        bin.at.set(at);
-        bin.word.set(slab.word(at));
-        bin.size.set(size);
-        bin.base.set(slab.address.get() + u64::from(at) * 64 * size);
+        bin.from.set(at + 1);
+        slab.window.set(slab.window.get().max(at + 1));
+        bin.word.set(slab.starts(at));
+        bin.base.set(slab.address.get() + (u64::from(at) * 64 << GRANULE_SHIFT));
         let free = if slab.address.get() == 0 { 0 } else { free };
         bin.free.set(free);
         slab.set_used(slab.used() + free.count_ones());
         self.touch(slab);
     }
 
-    /// Records that a slab's bitmap changes.
+    /// Records that a slab's blocks change.
     pub(super) fn touch(&self, slab: &Slab) {
         if slab.freer.get() & UNTOUCHED != 0 {
             slab.freer.fetch_and(!UNTOUCHED, Ordering::Relaxed);
@@ -212,7 +211,10 @@ impl ThreadHeap {
             self.unlist(slab);
         }
         slab.set_notify(NEVER);
-        bin.at.set(0);
+        if slab.used() == 0 {
+            slab.window.set(0);
+        }
+        bin.from.set(0);
         bin.current.set(slab);
     }
 
@@ -316,20 +318,35 @@ impl TakePointer for Cell<*const Slab> {
     }
 }
 
-/// Number of heaps in a thread's cache, indexed by heap number modulo this.
-const LATEST: usize = 4;
+/// Number of heaps in a thread's cache behind the latest one, indexed by heap number modulo this.
+const RECENT: usize = 4;
 
 /// Cache entry: a heap's number and this thread's part of the heap.
-struct Latest {
+struct Entry {
     heap: Cell<u64>,
     thread: Cell<NonNull<ThreadHeap>>,
+}
+
+impl Entry {
+    const NONE: Entry = Entry { heap: Cell::new(0), thread: Cell::new(NonNull::dangling()) };
+
+    #[inline(always)]
+    fn of(&self, heap: u64) -> Option<NonNull<ThreadHeap>> {
+        (self.heap.get() == heap).then(|| self.thread.get())
+    }
+
+    fn set(&self, heap: u64, thread: NonNull<ThreadHeap>) {
+        self.heap.set(heap);
+        self.thread.set(thread);
+    }
 }
 
 /// Thread-local data of the fast paths.
 struct Near {
     /// The thread's number.
     number: Cell<u64>,
-    latest: [Latest; LATEST],
+    latest: Entry,
+    recent: [Entry; RECENT],
 }
 
 /// Next thread number, above the flags that occupy the low bits of [`Slab::freer`]. Numbers are
@@ -345,9 +362,8 @@ thread_local! {
     static NEAR: Near = const {
         Near {
             number: Cell::new(NO_NUMBER),
-            latest: [const {
-                Latest { heap: Cell::new(0), thread: Cell::new(NonNull::dangling()) }
-            }; LATEST],
+            latest: Entry::NONE,
+            recent: [Entry::NONE; RECENT],
         }
     };
     static MINE: RefCell<Mine> = const { RefCell::new(Mine(Vec::new())) };
@@ -358,7 +374,8 @@ impl Drop for Mine {
         // Must happen before other threads may take the slabs.
         NEAR.with(|near| {
             near.number.set(NO_NUMBER);
-            near.latest.iter().for_each(|latest| latest.heap.set(0));
+            near.latest.heap.set(0);
+            near.recent.iter().for_each(|entry| entry.heap.set(0));
         });
         for (_, thread) in self.0.drain(..) {
             if let Some(thread) = thread.upgrade() {
@@ -368,12 +385,18 @@ impl Drop for Mine {
     }
 }
 
-/// Returns this thread's part of a heap if the thread used it recently.
+/// Returns this thread's part of a heap if it is the last one that the thread used.
 #[inline(always)]
-pub(super) fn near(heap: u64) -> Option<NonNull<ThreadHeap>> {
+pub(super) fn latest(heap: u64) -> Option<NonNull<ThreadHeap>> {
+    NEAR.with(|near| near.latest.of(heap))
+}
+
+/// Returns this thread's part of a heap if the thread used it recently, and makes it the latest.
+pub(super) fn recent(heap: u64) -> Option<NonNull<ThreadHeap>> {
     NEAR.with(|near| {
-        let latest = &near.latest[heap as usize % LATEST];
-        (latest.heap.get() == heap).then(|| latest.thread.get())
+        let thread = near.recent[heap as usize % RECENT].of(heap)?;
+        near.latest.set(heap, thread);
+        Some(thread)
     })
 }
 
@@ -407,9 +430,8 @@ pub(super) fn find_or_join(
         if near.number.get() == NO_NUMBER {
             near.number.set(NEXT_NUMBER.fetch_add(FLAGS + 1, Ordering::Relaxed));
         }
-        let latest = &near.latest[heap as usize % LATEST];
-        latest.heap.set(heap);
-        latest.thread.set(thread);
+        near.latest.set(heap, thread);
+        near.recent[heap as usize % RECENT].set(heap, thread);
     });
     Some(thread)
 }
