@@ -178,7 +178,7 @@ impl Object {
     #[inline(always)]
     pub fn unprotected_heap(&self) -> Option<&Heap> {
         match &self.access {
-            Access::Writing(session) => Some(session.heap()),
+            Access::Writing(session) => session.heap_if_open(),
             _ => None,
         }
     }

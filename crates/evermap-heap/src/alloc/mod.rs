@@ -10,7 +10,8 @@
 //! Each thread owns slabs and allocates from them without a lock. The state of a slab's blocks is in
 //! its descriptor in volatile memory. It is read from the object's bitmap when a session first uses
 //! the slab, and written there at the start of a commit. The owners and the search positions are
-//! only volatile. Opening a heap costs nothing for all of this. `docs/allocator.md` describes the whole design.
+//! only volatile. Opening a heap costs nothing for all of this. `docs/allocator.md` describes the
+//! whole design.
 //!
 //! Layers, each using those below: this file (public interface), `paths` (slow paths), `central`
 //! (state that threads share), `thread` (state of each thread), `directory`, `slab`, `remote_free`
@@ -164,7 +165,7 @@ impl Heap {
         HeapLock(Arc::clone(&self.central))
     }
 
-    /// Allocates if handing out a block of the current word is all that this takes.
+    /// Allocates if handing out a block of the thread's bin is all that this takes.
     #[doc(hidden)]
     #[inline(always)]
     pub fn allocate_quickly(&self, size: usize, align: usize) -> Option<NonNull<u8>> {

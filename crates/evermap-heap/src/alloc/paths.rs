@@ -1,6 +1,6 @@
 //! Slow paths of allocating and freeing, and the heap's part of a commit.
 //!
-//! They run when a bitmap word is used up, a slab changes its list, another thread's slab is freed
+//! They run when a bin is used up, a slab changes its list, another thread's slab is freed
 //! into, or a block is large. The fast paths are in `thread`.
 
 use std::ptr::NonNull;
@@ -52,8 +52,7 @@ impl Heap {
     pub(super) fn allocate_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         if let Some(class) = quick_class_of(size, align)
             && let Some(thread) = self.recent()
-            && let Some(block) =
-                thread.allocate(class).or_else(|| thread.allocate_from_next_word(class))
+            && let Some(block) = thread.allocate(class).or_else(|| thread.allocate_from_slab(class))
         {
             return Ok(block);
         }

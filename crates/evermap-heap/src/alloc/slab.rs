@@ -315,9 +315,25 @@ impl Slab {
         (at * 64).div_ceil(self.granules().max(1)).min(self.blocks.get())
     }
 
+    /// Returns the granules of a word at which a free block begins.
+    #[inline]
+    pub(super) fn free_of(&self, at: u32) -> u64 {
+        starts_of_class(self.class.get() as usize)[at as usize % WORDS] & !self.starts(at).get()
+    }
+
+    /// Number of leading words all of whose blocks the file is known to back.
+    #[inline]
+    pub(super) fn backed_words(&self) -> u32 {
+        match self.backed.get() {
+            GRANULES => WORDS as u32,
+            // A block that begins in a word's last granule ends `granules` after its beginning.
+            backed => (backed + 1).saturating_sub(self.granules()) / 64,
+        }
+    }
+
     /// Returns true if the file is known to back all blocks that begin in a word.
     pub(super) fn backs_word(&self, at: u32) -> bool {
-        at * 64 + 63 + self.granules() <= self.backed.get() || self.backed.get() == GRANULES
+        at < self.backed_words()
     }
 
     /// Records that the file backs these bytes of the chunk.
@@ -375,6 +391,11 @@ impl Slab {
     }
 
     #[inline(always)]
+    pub(super) fn set(&self, granule: u32) {
+        let word = self.starts(granule / 64);
+        word.set(word.get() | 1 << (granule % 64));
+    }
+
     pub(super) fn clear(&self, granule: u32) {
         let word = self.starts(granule / 64);
         word.set(word.get() & !(1 << (granule % 64)));

@@ -6,8 +6,8 @@
 //! takes the whole thread heap over, or other threads take the slabs that they need.
 //!
 //! Invariants: the cells of a thread heap are used by its thread; while it is abandoned, by the
-//! thread that holds the heap's lock; and by a thread that has the heap exclusively. A bin's `free`
-//! bits are zero in its slab's `starts` and counted in the slab's `used`.
+//! thread that holds the heap's lock; and by a thread that has the heap exclusively. The
+//! bits of a bin's blocks are zero in its slab's `starts`, and the blocks count in the slab's `used`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{NonNull, null};
@@ -19,34 +19,78 @@ use super::remote_free::{FLAGS, Stack};
 use super::slab::{GRANULE_SHIFT, NEVER, Plain, Slab, UNTOUCHED};
 use std::sync::atomic::AtomicU64;
 
-/// Source of a thread's blocks of one class: the free blocks of one word of one slab's `starts`.
+/// Blocks that a bin takes from its slab at a time. A bin fills two cache lines.
+const TAKEN_MAX: usize = 46;
+
+/// Source of a thread's blocks of one class: free blocks of one slab.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Bin {
-    /// Blocks of the word that are still to be handed out, a bit where each begins.
-    free: Cell<u64>,
-    /// The word in the slab's `starts`.
-    word: Cell<*const AtomicU64>,
-    /// Address of the word's first granule.
+    /// Index of the next block to hand out.
+    next: Cell<u32>,
+    /// Number of blocks that were taken, at most [`TAKEN_MAX`].
+    end: Cell<u32>,
+    /// Address of the slab's chunk.
     base: Cell<u64>,
-    /// Current slab, or null.
+    /// Current slab, or null; then the bin has no blocks.
     current: Cell<*const Slab>,
-    /// Index of the next word to look at.
-    from: Cell<u32>,
     /// Head of the list of slabs with a useful share of free blocks.
     first: Cell<*const Slab>,
+    /// Index of the next word of `starts` to take from.
+    from: Cell<u32>,
+    /// Granules at which the blocks begin.
+    taken: [Cell<u16>; TAKEN_MAX],
 }
+const _: () = assert!(size_of::<Bin>() == 128);
 
 impl Default for Bin {
     fn default() -> Self {
         Bin {
-            free: Cell::new(0),
-            word: Cell::new(null()),
+            next: Cell::new(0),
+            end: Cell::new(0),
             base: Cell::new(0),
             current: Cell::new(null()),
-            from: Cell::new(0),
             first: Cell::new(null()),
+            from: Cell::new(0),
+            taken: [const { Cell::new(0) }; TAKEN_MAX],
         }
+    }
+}
+
+impl Bin {
+    /// Number of blocks that were taken and not handed out.
+    fn left(&self) -> u32 {
+        self.end.get() - self.next.get()
+    }
+
+    /// Gives the blocks up. Returns their number.
+    fn give_up(&self) -> u32 {
+        let left = self.left();
+        self.next.set(0);
+        self.end.set(0);
+        left
+    }
+
+    /// Adds free blocks of a word to the end. Returns false if not all fit.
+    fn add(&self, at: u32, mut free: u64) -> bool {
+        let mut end = self.end.get() as usize;
+        let taken = |free: u64| (at * 64 + free.trailing_zeros()) as u16;
+        // Without branches for the first two: most words of a class of large blocks have none to
+        // two free blocks, in no order that a processor predicts.
+        for _ in 0..2 {
+            let Some(entry) = self.taken.get(end) else { break };
+            entry.set(taken(free));
+            end += usize::from(free != 0);
+            free &= free.wrapping_sub(1);
+        }
+        while free != 0 {
+            let Some(entry) = self.taken.get(end) else { break };
+            entry.set(taken(free));
+            free &= free - 1;
+            end += 1;
+        }
+        self.end.set(end as u32);
+        free == 0
     }
 }
 
@@ -98,27 +142,27 @@ unsafe fn slab<'a>(pointer: *const Slab) -> Option<&'a Slab> {
 }
 
 impl ThreadHeap {
-    /// Allocates a block of `class` from the current word, if it has one.
+    /// Allocates a block of `class` from the bin, if it has one.
     #[inline(always)]
     pub(super) fn allocate(&self, class: usize) -> Option<NonNull<u8>> {
         let bin = &self.bins[class];
-        let free = bin.free.get();
-        if free == 0 {
+        let next = bin.next.get();
+        if next == bin.end.get() {
             return None;
         }
-        let rest = free & (free - 1);
-        bin.free.set(rest);
-        // SAFETY: a bin with free bits has a word of a descriptor, which the heap keeps.
-        let word = unsafe { &*bin.word.get() };
-        word.set(word.get() | (free ^ rest));
-        let address = bin.base.get() + (u64::from(free.trailing_zeros()) << GRANULE_SHIFT);
+        bin.next.set(next + 1);
+        // SAFETY: `next` was below `end`, which is at most the number of entries.
+        let granule = u32::from(unsafe { bin.taken.get_unchecked(next as usize) }.get());
+        // SAFETY: a bin with blocks has a current slab, whose descriptor the heap keeps.
+        unsafe { &*bin.current.get() }.set(granule);
+        let address = bin.base.get() + (u64::from(granule) << GRANULE_SHIFT);
         // SAFETY: no bin takes blocks of a chunk at address zero.
         Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
     }
 
-    /// Allocates a block of `class` from the next word of the current slab, if it has one that the
-    /// file is known to back.
-    pub(super) fn allocate_from_next_word(&self, class: usize) -> Option<NonNull<u8>> {
+    /// Allocates a block of `class` from the current slab, if it has one that the file is known to
+    /// back.
+    pub(super) fn allocate_from_slab(&self, class: usize) -> Option<NonNull<u8>> {
         let slab = self.current(class)?;
         let (at, free) = self.next_word(slab)?;
         if !slab.backs_word(at) {
@@ -128,7 +172,7 @@ impl ThreadHeap {
         self.allocate(class)
     }
 
-    /// Returns the next free blocks of the current slab, with the index of their word.
+    /// Returns the next word of the current slab with free blocks, and these blocks.
     ///
     /// Words that blocks were allocated from before come first, so that a program that frees and
     /// allocates few blocks stays in few cache lines. A search beyond them begins when less than a
@@ -167,21 +211,31 @@ impl ThreadHeap {
     /// Blocks of a slab that count as used but are still in the bin.
     pub(super) fn in_hand(&self, slab: &Slab) -> u32 {
         match self.is_current(slab) {
-            true => self.bin_of(slab).free.get().count_ones(),
+            true => self.bin_of(slab).left(),
             false => 0,
         }
     }
 
-    /// Takes the free blocks of a word of the current slab into the bin, which must be empty.
+    /// Takes free blocks of the current slab into the bin, which must be empty: those of a word, and
+    /// as many of the next words as fit, if the file is known to back them.
     pub(super) fn take(&self, slab: &Slab, at: u32, free: u64) {
+        if slab.address.get() == 0 {
+            return;
+        }
         let bin = self.bin_of(slab);
-        bin.from.set(at + 1);
-        slab.window.set(slab.window.get().max(at + 1));
-        bin.word.set(slab.starts(at));
-        bin.base.set(slab.address.get() + (u64::from(at) * 64 << GRANULE_SHIFT));
-        let free = if slab.address.get() == 0 { 0 } else { free };
-        bin.free.set(free);
-        slab.set_used(slab.used() + free.count_ones());
+        bin.give_up();
+        bin.base.set(slab.address.get());
+        let window = slab.window.get();
+        let words = if at < window { window } else { slab.words() };
+        let mut fit = bin.add(at, free);
+        let mut from = at + u32::from(fit);
+        while fit && from < words.min(slab.backed_words()) {
+            fit = bin.add(from, slab.free_of(from));
+            from += u32::from(fit);
+        }
+        bin.from.set(from);
+        slab.window.set(window.max(from + u32::from(!fit)));
+        slab.set_used(slab.used() + bin.left());
         self.touch(slab);
     }
 
@@ -224,8 +278,7 @@ impl ThreadHeap {
         let bin = &self.bins[class];
         // SAFETY: bins hold descriptors, which live as long as the heap.
         let Some(slab) = (unsafe { slab(bin.current.take_pointer()) }) else { return };
-        let left = bin.free.replace(0).count_ones();
-        slab.set_used(slab.used().wrapping_sub(left));
+        slab.set_used(slab.used().wrapping_sub(bin.give_up()));
         self.file(slab);
     }
 
@@ -278,8 +331,7 @@ impl ThreadHeap {
         if self.is_current(slab) {
             let bin = self.bin_of(slab);
             bin.current.set(null());
-            let left = bin.free.replace(0).count_ones();
-            slab.set_used(slab.used().wrapping_sub(left));
+            slab.set_used(slab.used().wrapping_sub(bin.give_up()));
         } else if slab.listed.get() {
             self.unlist(slab);
         }

@@ -186,6 +186,7 @@ impl Lockstep {
             1 => self.random.below(33_000),
             2..8 => 32_000,
             8..14 => 5000,
+            14..17 => 16 + 40 * self.random.below(6),
             _ => 500 + 100 * self.random.below(3),
         }
     }

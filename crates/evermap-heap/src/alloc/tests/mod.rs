@@ -135,6 +135,52 @@ fn double_frees_and_foreign_pointers_are_refused() {
 }
 
 #[test]
+fn a_double_free_is_refused_before_and_after_a_flush() {
+    let mut heap = Heap::anonymous().unwrap();
+    for size in [16, 48, 400, 1000, 20_000] {
+        let blocks: Vec<_> = (0..200).map(|_| heap.allocate(size, 16).unwrap()).collect();
+        let (kept, freed) = blocks.split_at(100);
+        freed.iter().for_each(|block| heap.free_checked(*block).unwrap());
+        // Takes blocks into the thread's bin again, and hands one out.
+        let reused = heap.allocate(size, 16).unwrap();
+        for flushed in [false, true] {
+            if flushed {
+                heap.flush_thread_caches();
+            }
+            for block in freed.iter().filter(|block| **block != reused) {
+                let refused = heap.free_checked(*block);
+                assert!(matches!(refused, Err(HeapError::InvalidFree { .. })), "{size} {flushed}");
+            }
+        }
+        heap.free_checked(reused).unwrap();
+        kept.iter().for_each(|block| heap.free_checked(*block).unwrap());
+    }
+    assert_eq!(heap.live_blocks(), 0);
+}
+
+#[test]
+fn a_thread_that_alternates_between_heaps_keeps_its_blocks_apart() {
+    let heaps: Vec<Heap> = (0..6).map(|_| Heap::anonymous().unwrap()).collect();
+    let mut blocks = vec![Vec::new(); heaps.len()];
+    for round in 0..300 {
+        for (heap, blocks) in heaps.iter().zip(&mut blocks) {
+            let block = heap.allocate(16 + round % 50, 16).unwrap();
+            assert!(heap.contains(block.as_ptr() as usize, 16));
+            blocks.push(block);
+        }
+    }
+    for (number, (heap, blocks)) in heaps.iter().zip(&blocks).enumerate() {
+        assert_eq!(heap.live_blocks(), 300);
+        for block in blocks {
+            let other = &heaps[(number + 1) % heaps.len()];
+            assert!(matches!(other.free_checked(*block), Err(HeapError::InvalidFree { .. })));
+            heap.free_checked(*block).unwrap();
+        }
+        assert_eq!(heap.live_blocks(), 0);
+    }
+}
+
+#[test]
 fn impossible_sizes_are_an_error() {
     let heap = Heap::anonymous().unwrap();
     let half = 1 << (usize::BITS - 1);

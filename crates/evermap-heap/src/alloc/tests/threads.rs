@@ -140,6 +140,32 @@ fn a_thousand_allocations_in_a_fragmented_heap_change_few_metadata_pages() {
 }
 
 #[test]
+fn metadata_changes_only_when_the_caches_are_flushed() {
+    let source = RecordingSource::new();
+    let mut heap = source.heap();
+    let sizes = [16, 48, 400, 1000, 20_000];
+    let kept: Vec<Block> = sizes.iter().flat_map(|size| allocate(&heap, *size, 2)).collect();
+    heap.flush_thread_caches();
+    let all = || metadata_bytes(0, &source.records()[0]);
+    let commit = all();
+    let more: Vec<Block> = sizes.iter().flat_map(|size| allocate(&heap, *size, 1)).collect();
+    heap.free_checked(kept[0].0).unwrap();
+    heap.free_checked(more[1].0).unwrap();
+    assert_eq!(all(), commit, "what a kill leaves is the last commit");
+    heap.flush_thread_caches();
+    assert_ne!(all(), commit);
+    // A new session knows the state of every block.
+    let next = source.heap();
+    drop(heap);
+    assert_eq!(next.live_blocks(), kept.len() + more.len() - 2);
+    for (number, block) in kept.iter().chain(&more).enumerate() {
+        let freed = number == 0 || number == kept.len() + 1;
+        assert_eq!(next.free_checked(block.0).is_err(), freed, "{number}");
+    }
+    assert_eq!(next.live_blocks(), 0);
+}
+
+#[test]
 fn a_damaged_length_of_a_large_block_does_not_free_its_neighbours() {
     let source = RecordingSource::new();
     let mut heap = source.heap();

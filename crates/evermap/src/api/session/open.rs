@@ -97,6 +97,12 @@ impl OpenSession {
         self.writer().heap()
     }
 
+    /// Returns the allocator, for callers that cannot panic.
+    #[inline]
+    pub(in crate::api) fn heap_if_open(&self) -> Option<&Heap> {
+        Some(self.writer.as_ref()?.heap())
+    }
+
     pub(in crate::api) fn protect(
         &mut self,
         protection: Protection,

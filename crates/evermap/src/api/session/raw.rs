@@ -103,6 +103,13 @@ impl RawSession {
         self.open.heap()
     }
 
+    /// Like [`RawSession::heap`], for the C library's fast path, which must not panic.
+    #[doc(hidden)]
+    #[inline]
+    pub fn heap_if_open(&self) -> Option<&Heap> {
+        self.open.heap_if_open()
+    }
+
     /// Returns the root, including uncommitted changes of it.
     pub fn root(&self) -> RawRoot {
         RawRoot::of(self.open.superblock())

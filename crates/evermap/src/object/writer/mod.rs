@@ -225,7 +225,15 @@ impl Writer {
     /// object during the call.
     pub(crate) fn map(&mut self) -> Result<ObjectMap> {
         let protector = self.protector.clone();
-        let _open = protector.as_deref().map(Protector::open_for_reading);
+        // Only the committing process may flush: the memory of a forked child is not its own.
+        let _open = match self.engine.check_usable() {
+            Ok(()) => {
+                let open = opened(protector.as_deref())?;
+                self.heap.flush_thread_caches();
+                open
+            }
+            Err(_) => protector.as_deref().map_or_else(Opened::always, Protector::open_for_reading),
+        };
         let records = self.region_set.records();
         let mut read = |address: u64, bytes: &mut [u8]| {
             let end = address + bytes.len() as u64;
@@ -284,7 +292,10 @@ impl Writer {
             return Ok(true);
         }
         let protector = self.protector.clone();
-        let _open = protector.as_deref().map(Protector::open_for_reading);
+        let _open = opened(protector.as_deref())?;
+        // Blocks that were allocated and freed change the metadata only when the caches are
+        // flushed.
+        self.heap.flush_thread_caches();
         let mut changed = false;
         self.engine.for_each_changed_page(|_| {
             changed = true;
