@@ -232,7 +232,10 @@ impl Writer {
                 self.heap.flush_thread_caches();
                 open
             }
-            Err(_) => protector.as_deref().map_or_else(Opened::always, Protector::open_for_reading),
+            Err(_) => match protector.as_deref() {
+                Some(protector) => protector.open_for_reading(),
+                None => Opened::always(),
+            },
         };
         let records = self.region_set.records();
         let mut read = |address: u64, bytes: &mut [u8]| {
