@@ -380,7 +380,9 @@ struct Entry {
 }
 
 impl Entry {
-    const NONE: Entry = Entry { heap: Cell::new(0), thread: Cell::new(NonNull::dangling()) };
+    const fn none() -> Entry {
+        Entry { heap: Cell::new(0), thread: Cell::new(NonNull::dangling()) }
+    }
 
     #[inline(always)]
     fn of(&self, heap: u64) -> Option<NonNull<ThreadHeap>> {
@@ -414,8 +416,8 @@ thread_local! {
     static NEAR: Near = const {
         Near {
             number: Cell::new(NO_NUMBER),
-            latest: Entry::NONE,
-            recent: [Entry::NONE; RECENT],
+            latest: Entry::none(),
+            recent: [const { Entry::none() }; RECENT],
         }
     };
     static MINE: RefCell<Mine> = const { RefCell::new(Mine(Vec::new())) };
