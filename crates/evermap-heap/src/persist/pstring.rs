@@ -1,10 +1,10 @@
 //! The string: UTF-8 in the string's own 24 bytes if it is short, else in a block.
 //!
-//! The last byte says which. If it is 0, the bytes are those of a [`PVec<u8>`], whose capacity
-//! stays far below `2^56`. If it is 1 to 23, that many bytes of text lie in place, from the first
-//! byte on, and the bytes between the text and the last byte are zero. Other values are damage. So
-//! 24 zero bytes are the empty string, and strings that were written before short ones lay in place
-//! keep their meaning.
+//! The last byte tells the two apart. If it is 0, the bytes are those of a [`PVec<u8>`], whose
+//! capacity stays far below `2^56`. If it is 1 to 23, that many bytes of text lie in place, from
+//! the first byte on, and the bytes between the text and the last byte are zero. Other values are
+//! damage. So 24 zero bytes are the empty string, and strings that were written before short ones
+//! lay in place keep their meaning.
 //!
 //! Invariants: the text is UTF-8, which every method here maintains; a text in place is not empty;
 //! a text in a block may have any length, because a block is kept until
@@ -47,8 +47,8 @@ const LENGTH_AT: usize = IN_PLACE_MAX;
 /// assert_eq!(object.root(), "bye");
 /// # Ok::<(), evermap::Error>(())
 /// ```
-// `MaybeUninit` keeps the provenance of a block's pointer, and the bytes behind a guest's pointer of
-// four bytes, which are padding of a `PVec<u8>`, when the string is moved.
+// `MaybeUninit` keeps the provenance of a block's pointer, and the bytes behind a guest's pointer
+// of four bytes, which are padding of a `PVec<u8>`, when the string is moved.
 #[repr(C, align(8))]
 pub struct PString([MaybeUninit<u8>; IN_PLACE_MAX + 1]);
 

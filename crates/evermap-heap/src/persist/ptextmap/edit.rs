@@ -209,8 +209,8 @@ impl Mut<'_, PTextMap> {
         self.find(hash, key).map(|found| (found.cell, found.position))
     }
 
-    /// Ensures that a record of `bytes` fits after the last one, and that a cell is free if it needs
-    /// one. May move all records and cells.
+    /// Ensures that a record of `bytes` fits after the last one, and that a cell is free if it
+    /// needs one. May move all records and cells.
     fn make_room(&mut self, bytes: usize, needs_cell: bool) -> Result<(), HeapError> {
         let limit = limit(self.cells.len());
         if needs_cell && self.used as usize >= limit {

@@ -2,8 +2,8 @@
 //! `record`.
 //!
 //! Keys and values lie one after the other in blocks of a mebibyte, to which records are only
-//! appended. An open-addressing index of `u32` cells leads from hashes to records. Layout (88 bytes,
-//! `repr(C)`):
+//! appended. An open-addressing index of `u32` cells leads from hashes to records. Layout (88
+//! bytes, `repr(C)`):
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -24,8 +24,8 @@
 //! numbered by the hash's low bits and continues cell by cell.
 //!
 //! Invariants: keys and values are UTF-8; a record begins in the first mebibyte of its block, and
-//! only the last block gets more; each live record has one cell; at most three quarters of the cells
-//! are not empty; all positions are below `2^position_bits`; 88 zero bytes are an empty map.
+//! only the last block gets more; each live record has one cell; at most three quarters of the
+//! cells are not empty; all positions are below `2^position_bits`; 88 zero bytes are an empty map.
 
 mod edit;
 mod record;
@@ -49,8 +49,8 @@ use record::{Position, Record, Records, read};
 ///
 /// Values are replaced as a whole. Replacing one by a text of another length, and removing, leave a
 /// gap that a later insertion or [`shrink_to_fit`](Mut::shrink_to_fit) closes. The cursor has
-/// [`insert`](Mut::insert), [`remove`](Mut::remove), [`extend`](Mut::extend), [`clear`](Mut::clear),
-/// [`reserve`](Mut::reserve). At most 4 GiB of records.
+/// [`insert`](Mut::insert), [`remove`](Mut::remove), [`extend`](Mut::extend),
+/// [`clear`](Mut::clear), [`reserve`](Mut::reserve). At most 4 GiB of records.
 ///
 /// ```
 /// use evermap::{PTextMap, Scratch};
@@ -167,8 +167,8 @@ impl PTextMap {
         self.get(key).is_some()
     }
 
-    /// Returns the entries in the order in which their values were inserted. A value replaced by one
-    /// of the same length keeps its place.
+    /// Returns the entries in the order in which their values were inserted. A value replaced by
+    /// one of the same length keeps its place.
     ///
     /// ```
     /// use evermap::{PTextMap, Scratch};

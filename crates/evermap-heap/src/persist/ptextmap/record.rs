@@ -1,9 +1,9 @@
 //! The records of a text map: their bytes, and how blocks of them are read.
 //!
-//! A record is two numbers, the key, the value, and a zero if they are an odd number of bytes. The first
-//! number is twice the key's length, plus 1 if the entry was removed; the second is the value's
-//! length. Each is an LEB128 number: seven bits a byte, the lowest first, with the highest bit set in
-//! all bytes but the last. So most records have two bytes of lengths.
+//! A record is two numbers, the key, the value, and a zero if they are an odd number of bytes. The
+//! first number is twice the key's length, plus 1 if the entry was removed; the second is the
+//! value's length. Each is an LEB128 number: seven bits a byte, the lowest first, with the highest
+//! bit set in all bytes but the last. So most records have two bytes of lengths.
 
 use crate::persist::PVec;
 
