@@ -1,5 +1,5 @@
-//! Measures large dictionaries from texts to texts: bytes on disk, building, and random look-ups in a
-//! new process, in the page cache. The keys are inserted in order, which gives LMDB full pages.
+//! Measures large dictionaries from texts to texts: bytes on disk, building, and random look-ups in
+//! a new process, in the page cache. The keys are inserted in order, which gives LMDB full pages.
 
 use std::path::Path;
 use std::time::Instant;

@@ -315,8 +315,8 @@ impl Sandbox {
     /// application, or the application has no bindings.
     ///
     /// # Errors
-    /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`, and the
-    /// errors of reading the access table.
+    /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`, and
+    /// the errors of reading the access table.
     pub fn start(
         &self,
         module: &Module,

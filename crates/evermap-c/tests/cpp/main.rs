@@ -605,7 +605,8 @@ mod library {
         for (title, year, authors) in [
             ("Sets", 1914, &["Hausdorff"][..]),
             ("C", 1978, &["Kernighan", "Ritchie"]),
-            // 23 and 24 bytes: the longest text in a string's own bytes, and the shortest in a block.
+            // 23 and 24 bytes: the longest text in a string's own bytes, and the shortest in a
+            // block.
             ("Topology and measure, 1", 2, &["Topology and measure, 24"]),
             ("", 0, &[]),
         ] {

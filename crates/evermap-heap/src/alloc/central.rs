@@ -413,9 +413,9 @@ impl Central {
         Ok(true)
     }
 
-    /// Writes a slab's bitmap, counts and state in the map, or returns the chunk if the slab is empty.
-    /// No thread may allocate or free during the call. Returns false if a thread can still allocate
-    /// from the slab without touching it again.
+    /// Writes a slab's bitmap, counts and state in the map, or returns the chunk if the slab is
+    /// empty. No thread may allocate or free during the call. Returns false if a thread can still
+    /// allocate from the slab without touching it again.
     pub(super) fn flush_slab(&mut self, slab: &Slab) -> bool {
         // SAFETY: thread heaps live as long as the heap.
         if let Some(owner) = unsafe { slab.owner.get().as_ref() } {

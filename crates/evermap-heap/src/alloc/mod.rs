@@ -7,11 +7,11 @@
 //! allocating and freeing thousands of scattered blocks dirties a few pages and no free block. A
 //! bitmap, unlike a free list inside the blocks, can be checked without following pointers.
 //!
-//! Each thread owns slabs and allocates from them without a lock. The state of a slab's blocks is in
-//! its descriptor in volatile memory. It is read from the object's bitmap when a session first uses
-//! the slab, and written there at the start of a commit. The owners and the search positions are
-//! only volatile. Opening a heap costs nothing for all of this. `docs/allocator.md` describes the
-//! whole design.
+//! Each thread owns slabs and allocates from them without a lock. The state of a slab's blocks is
+//! in its descriptor in volatile memory. It is read from the object's bitmap when a session first
+//! uses the slab, and written there at the start of a commit. The owners and the search positions
+//! are only volatile. Opening a heap costs nothing for all of this. `docs/allocator.md` describes
+//! the whole design.
 //!
 //! Layers, each using those below: this file (public interface), `paths` (slow paths), `central`
 //! (state that threads share), `thread` (state of each thread), `directory`, `slab`, `remote_free`

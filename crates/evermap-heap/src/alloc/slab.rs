@@ -173,8 +173,8 @@ impl Slab {
         }
     }
 
-    /// Describes the slab of `class` that lies in a chunk, from the object's bitmap. It has no owner
-    /// yet.
+    /// Describes the slab of `class` that lies in a chunk, from the object's bitmap. It has no
+    /// owner yet.
     ///
     /// # Safety
     /// `bitmap` points to the 64 words of the chunk's record, mapped for as long as the slab is in
@@ -468,8 +468,8 @@ impl Slab {
         remote_free::free_remotely(word, 1 << (granule % 64), &self.freer)
     }
 
-    /// Frees the blocks that other threads freed. Returns the number of them that are not allocated:
-    /// two threads freed such a block at once.
+    /// Frees the blocks that other threads freed. Returns the number of them that are not
+    /// allocated: two threads freed such a block at once.
     pub(super) fn collect(&self) -> u32 {
         let Some(remote) = self.remote() else { return 0 };
         let mut freed = 0;

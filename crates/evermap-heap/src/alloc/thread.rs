@@ -6,8 +6,8 @@
 //! takes the whole thread heap over, or other threads take the slabs that they need.
 //!
 //! Invariants: the cells of a thread heap are used by its thread; while it is abandoned, by the
-//! thread that holds the heap's lock; and by a thread that has the heap exclusively. The
-//! bits of a bin's blocks are zero in its slab's `starts`, and the blocks count in the slab's `used`.
+//! thread that holds the heap's lock; and by a thread that has the heap exclusively. The bits of a
+//! bin's blocks are zero in its slab's `starts`, and the blocks count in the slab's `used`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{NonNull, null};
@@ -216,8 +216,8 @@ impl ThreadHeap {
         }
     }
 
-    /// Takes free blocks of the current slab into the bin, which must be empty: those of a word, and
-    /// as many of the next words as fit, if the file is known to back them.
+    /// Takes free blocks of the current slab into the bin, which must be empty: those of a word,
+    /// and as many of the next words as fit, if the file is known to back them.
     pub(super) fn take(&self, slab: &Slab, at: u32, free: u64) {
         if slab.address.get() == 0 {
             return;

@@ -82,9 +82,9 @@ const _: () = assert!(
 /// * `NotesInit<..>`: an ordinary struct with one *source* per field, from which a `Notes` is built
 ///   in place (see [`Build`]).
 ///
-/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PTextMap`], [`PBTree`], [`PBox`], `Option<PBox<T>>` and
-/// [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and
-/// locks are not: the memory that they point to does not exist in the next run.
+/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PTextMap`], [`PBTree`], [`PBox`],
+/// `Option<PBox<T>>` and [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn
+/// Trait`, cells and locks are not: the memory that they point to does not exist in the next run.
 ///
 /// Values in an object are never dropped. They are released, which frees their memory in the
 /// object. So the derive refuses types that implement [`Drop`].

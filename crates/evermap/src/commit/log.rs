@@ -328,8 +328,8 @@ impl Log {
         }
         let first = self.tail == LOG_RECORDS_OFFSET;
         if first && !self.header_flushed && !mutated(Mutant::HeaderTrustedUnflushed) {
-            // Written again, not only flushed: if the flush of the process that wrote it failed, the
-            // kernel takes the page for clean, and it never reaches the disk.
+            // Written again, not only flushed: if the flush of the process that wrote it failed,
+            // the kernel takes the page for clean, and it never reaches the disk.
             let at = self.slot * LOG_SLOT_BYTES;
             let written = self.file.write_at_durable(&self.beginning_of(&self.header), at);
             written.map_err(|e| unknown(&*self.file, e))?;

@@ -225,8 +225,8 @@ impl<T: Persist> Session<T> {
     }
 
     /// Returns true if every page was compared with its checksum. Returns false while that is in
-    /// progress, or if it was not requested, see [`Verify`](crate::Verify).
-    /// Pages that [`release`](Session::release) or [`shrink`](Session::shrink) cut off do not count.
+    /// progress, or if it was not requested, see [`Verify`](crate::Verify). Pages that
+    /// [`release`](Session::release) or [`shrink`](Session::shrink) cut off do not count.
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.

@@ -54,8 +54,8 @@ pub(crate) struct Writer {
     opened_at: u64,
     /// Treatment of foreign pointers, if commits look for them.
     foreign: Option<ForeignCheck>,
-    /// Dropped last, so that it unmaps the memory before it ends the watch over it. The kernel would
-    /// walk all pages of mapped memory: 50 ms a GiB.
+    /// Dropped last, so that it unmaps the memory before it ends the watch over it. The kernel
+    /// would walk all pages of mapped memory: 50 ms a GiB.
     engine: Engine,
 }
 

@@ -137,12 +137,12 @@ impl RebaseOptions {
 ///
 /// # Errors
 /// `Busy` if a process has objects of the store open or creates some, or if this process has the
-/// store open; guest objects that are only read are not noticed. `Damaged` if the check finds damage. `BadBase`
-/// if no store can be at the requested address, or this store is there. `AddressTaken` if the
-/// requested addresses are in use in this process, or if another store has them according to the
-/// arena registry; the latter only without `force`, and not in a dry run, which reports it.
-/// `Unsupported` on a file system that cannot exchange directories. `DiskFull`, `NotPermitted`,
-/// `NoStore`. On error the store is unchanged.
+/// store open; guest objects that are only read are not noticed. `Damaged` if the check finds
+/// damage. `BadBase` if no store can be at the requested address, or this store is there.
+/// `AddressTaken` if the requested addresses are in use in this process, or if another store has
+/// them according to the arena registry; the latter only without `force`, and not in a dry run,
+/// which reports it. `Unsupported` on a file system that cannot exchange directories. `DiskFull`,
+/// `NotPermitted`, `NoStore`. On error the store is unchanged.
 pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<RebaseReport> {
     let directory = resolved(directory.as_ref());
     let storage = options.storage();
