@@ -139,8 +139,8 @@ impl Repairer<'_> {
         Ok(self.store.insert(store).clone())
     }
 
-    /// Moves a leftover out of the store. A writer may be making a new copy of its object by now, so
-    /// a copy is moved only while no process can write the object.
+    /// Moves a leftover out of the store. A writer may be making a new copy of its object by now,
+    /// so a copy is moved only while no process can write the object.
     fn put_leftover_aside(&mut self, file: &Path) -> Result<Option<String>> {
         let is_copy = file.extension().is_some_and(|extension| extension == "new");
         let stem = file.file_stem().filter(|_| is_copy);
