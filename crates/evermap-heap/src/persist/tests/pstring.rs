@@ -103,6 +103,7 @@ fn blocks(object: &Scratch<PString>) -> u64 {
 }
 
 /// Bytes of a string.
+#[cfg(not(target_family = "wasm"))]
 fn bytes_of(string: &PString) -> [u8; 24] {
     // SAFETY: all bytes of a string are initialised in programs of 64 bits, and any bytes are a
     // valid array.
