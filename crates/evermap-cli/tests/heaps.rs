@@ -297,7 +297,7 @@ fn a_report_is_not_mixed_into_data_that_goes_to_standard_output() {
         let err = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success() && err.starts_with(report), "{arguments:?}: {err}");
         assert!(ran.stdout == data, "{arguments:?}: the data differs");
-        // The same with a file as standard output.
+        // Runs the same command with a file as standard output.
         let path = place.path("redirected");
         let file = std::fs::File::create(&path).expect("a file");
         let ran = place.command(arguments).stdout(file).output().expect("it runs");

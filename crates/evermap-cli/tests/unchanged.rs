@@ -166,7 +166,7 @@ fn results_are_not_written_into_the_store() {
         }
     }
     assert_eq!(common::contents(&place.store()), before);
-    // A file beside the store whose name begins like the store's is no file of the store.
+    // Tests that a path which only begins with the store's path is outside of the store.
     place.ok(&["store", "map", "b.html", "--svg", "store.svg"]);
     place.ok(&["store", "export", "b.html", "store.object"]);
 }

@@ -199,7 +199,7 @@ pub fn find<O: Named>(object: &O, name: &[u8]) -> Result<Option<NonNull<[u8]>>, 
 /// Enters a block under a name that is not in the table.
 ///
 /// # Errors
-/// Same errors as [`find`], and those of allocating.
+/// Same errors as [`find`], and errors of the allocator.
 pub fn insert<O: NamedMut>(
     object: &mut O,
     name: &[u8],

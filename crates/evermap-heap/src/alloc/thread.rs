@@ -63,7 +63,7 @@ impl Bin {
         self.end.get() - self.next.get()
     }
 
-    /// Gives the blocks up. Returns their number.
+    /// Releases the blocks and returns their number.
     fn give_up(&self) -> u32 {
         let left = self.left();
         self.next.set(0);
