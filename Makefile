@@ -15,13 +15,10 @@ SECONDS_EACH ?= 60
 
 # Optional features of the library, which are tested as well.
 FEATURES := --features evermap/serde
-# The viewer and the sandbox are not default members of the workspace: a layout engine and a
-# compiler take minutes to build. They build separately, so that neither is rebuilt with the other's
-# features of a shared dependency.
-VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
-SANDBOX := --package evermap-wasm --package evermap-cli --features evermap-cli/sandbox
-# All features of `evermap-wasm`, and the command's feature for it.
-SANDBOX_TESTS := $(patsubst crates/evermap-wasm/tests/%.rs,--test %,$(wildcard crates/evermap-wasm/tests/*.rs))
+# Everything: the viewer and the sandbox are not default members of the workspace, because a layout
+# engine and a compiler take minutes to build. One set of features for lints, tests and
+# documentation, so that each crate is built once.
+ALL := --workspace --features evermap/serde,evermap-cli/view,evermap-cli/sandbox
 # Page that `make view` shows.
 PAGE ?= examples/site/index.html
 
@@ -98,27 +95,20 @@ source-check:
 	$(CARGO) run --quiet --locked --package xtask -- links
 
 lint: source-check
-	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
-	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
-	$(CARGO) clippy $(SANDBOX) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(ALL) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --package evermap-heap --locked
 	@scripts/lint-guests.sh
 
+# Only `build` makes the library that `evermap load run` preloads. With all targets, it uses the same
+# features of dependencies as `test`.
 unit:
-	$(CARGO) build --package evermap-load-shim --locked
-	$(CARGO) test $(FEATURES) --locked
-	$(CARGO) test --package xtask --locked
-	$(CARGO) test --package evermap-view --package evermap-tv --locked
-	$(CARGO) test --package evermap-cli --features view --test view --test view_documents --test view_network --test view_trust --test view_window --locked
-	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
-	$(CARGO) test $(SANDBOX) --locked --doc
+	$(CARGO) build $(ALL) --all-targets --locked
+	$(CARGO) test $(ALL) --locked
 
 doc: ## Build the crates' documentation and the reference of the command; a warning is an error
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(SANDBOX) --no-deps --locked
-	$(CARGO) run --quiet --package evermap-cli --bin evermap --locked -- generate reference \
-		"$$(scripts/target-dir.sh)/doc/evermap-command.md"
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(ALL) --no-deps --locked
+	$(CARGO) build $(ALL) --all-targets --locked
+	"$$(scripts/target-dir.sh)/debug/evermap" generate reference "$$(scripts/target-dir.sh)/doc/evermap-command.md"
 
 docs: ## Build the book from docs/, after a check of all links between pages
 	$(CARGO) run --quiet --locked --package xtask -- links
