@@ -92,7 +92,7 @@ fn failed_calls_make_no_store_except_an_empty_one_by_parse() {
         assert!(!place.store().exists(), "{call:?} made a store: {ran:?}");
     }
     if cfg!(feature = "view") {
-        place.fails(3, "gone.html", &["render", "gone.html"]);
+        place.fails(3, "gone.html", &["render", "gone.html", "-o", "gone.png"]);
         assert!(!place.store().exists(), "`render` made a store");
     }
     if cfg!(feature = "sandbox") {
