@@ -94,14 +94,20 @@ source-check:
 	$(CARGO) run --quiet --locked --package xtask -- widths
 	$(CARGO) run --quiet --locked --package xtask -- links
 
+# The command that `make build` makes, without the viewer and the sandbox, has lines of its own.
 lint: source-check
+	$(CARGO) clippy --package evermap-cli --locked -- -D warnings
 	$(CARGO) clippy $(ALL) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --package evermap-heap --locked
 	@scripts/lint-guests.sh
 
+# First the promises of the command without viewer and sandbox: how it starts, and that it names what
+# it lacks.
+#
 # Only `build` makes the library that `evermap load run` preloads. With all targets, it uses the same
 # features of dependencies as `test`.
 unit:
+	$(CARGO) test --package evermap-cli --test errors --test start --locked
 	$(CARGO) build $(ALL) --all-targets --locked
 	$(CARGO) test $(ALL) --locked
 

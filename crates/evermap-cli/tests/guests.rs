@@ -309,8 +309,7 @@ fn grown(place: &Place, name: &str, text: &str) -> (common::Ran, u64) {
 
 #[test]
 fn a_guest_cannot_grow_beyond_its_memory_limit_and_the_error_names_it() {
-    // The limit, and what the command itself needs with all of its features.
-    const MOST_BYTES: u64 = 1_450_000_000;
+    const MOST_BYTES: u64 = 1_400_000_000;
     let place = Place::new();
     let module = |body: &str| {
         format!(

@@ -181,7 +181,6 @@ fn containers_errors_and_virtual_functions_keep_their_promises_in_cpp20_under_sa
 }
 
 #[test]
-#[ignore = "takes long: a minute to compile"]
 fn containers_errors_and_virtual_functions_keep_their_promises_with_clang() {
     let Some(clang) = compiler("clang++") else { return };
     everything(clang, &["-std=c++17", "-O2"], Link::Shared, "clang");

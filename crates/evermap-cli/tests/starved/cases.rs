@@ -35,11 +35,9 @@ impl Case {
         Case { every: 3, ..self }
     }
 
-    /// False for verbs that this build lacks, or whose limits are not tested yet.
+    /// False for a verb that needs what this build lacks.
     pub fn is_built(&self) -> bool {
         match self.verb {
-            // Their layout engine does not yet turn every limit into the documented exit code.
-            ["render" | "prefetch"] => false,
             // The verb preloads a library that another package builds.
             ["load", "run"] => {
                 let program = Path::new(env!("CARGO_BIN_EXE_evermap"));
@@ -80,7 +78,9 @@ pub fn prepare(place: &Path, run: impl Fn(&[&str])) {
 
 /// Verbs without a case, and the reasons.
 pub const LEFT_OUT: &[(&[&str], &str)] = &[
-    (&["view"], "it needs a display; `render` does the same work without a window"),
+    (&["view"], "it needs a display"),
+    (&["render"], "known defect: some limits end it with code 10 or 11, or a panic, instead of 7"),
+    (&["prefetch"], "known defect: as `render`"),
     (&["sandbox", "run"], "it needs a compiled guest; `evermap-wasm` tests its limits"),
     (&["sandbox", "grant"], "it changes the access table, which `evermap-wasm` tests"),
     (&["sandbox", "revoke"], "as `grant`"),
@@ -153,6 +153,4 @@ pub const CASES: &[Case] = &[
     case(&["sandbox", "exec"], &["--read", "/", "--", "cat", "data"]).or(NOT_STARTED),
     case(&["demo"], &["--pages", "pages"]).slow(),
     case(&["completions"], &["bash"]),
-    case(&["render"], &["a.html", "--output", "picture.png"]).slow(),
-    case(&["prefetch"], &["a.html"]).slow(),
 ];
