@@ -17,7 +17,7 @@ SECONDS_EACH ?= 60
 FEATURES := --features evermap/serde
 # Everything: the viewer and the sandbox are not default members of the workspace, because a layout
 # engine and a compiler take minutes to build. One set of features for lints, tests and
-# documentation, so that each crate is built once.
+# documentation, so that hardly a crate is built twice.
 ALL := --workspace --features evermap/serde,evermap-cli/view,evermap-cli/sandbox
 # Page that `make view` shows.
 PAGE ?= examples/site/index.html
